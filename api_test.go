@@ -265,7 +265,7 @@ func (hf *httpFlight) untouched(f func()) {
 // answer changes how the vehicle acknowledges commands, except for requests for messages.
 func (hf *httpFlight) answer(how func(ack *common.MessageCommandAck) []simAnswer) {
 	hf.sim.change(func() {
-		hf.sim.onAck = func(ack *common.MessageCommandAck) []simAnswer {
+		hf.sim.switches().onAck = func(ack *common.MessageCommandAck) []simAnswer {
 			if ack.Command == common.MAV_CMD_REQUEST_MESSAGE {
 				return []simAnswer{{ack: ack}}
 			}
@@ -284,7 +284,7 @@ func (hf *httpFlight) refuse(result common.MAV_RESULT) {
 
 // obey lets the vehicle obey again after answer, refuse or ignores (flight_test.go).
 func (hf *httpFlight) obey() {
-	hf.sim.change(func() { hf.sim.idle, hf.sim.onAck = false, nil })
+	hf.sim.change(func() { hf.sim.switches().idle, hf.sim.switches().onAck = false, nil })
 }
 
 // ---- The eight routes ----
@@ -1326,7 +1326,7 @@ func TestACommandThatIsNeverAcknowledgedIsNoAck(t *testing.T) {
 	}
 	flyHTTP(t, simPX4, func(hf *httpFlight) { // the vehicle falls silent
 		hf.fly("hold")
-		hf.sim.change(func() { hf.sim.muted = true })
+		hf.sim.change(func() { hf.sim.switches().muted = true })
 		hf.post("/api/drone/land", ``).want(hf.T, 504, "no_ack")
 	})
 }

@@ -807,7 +807,7 @@ func (v *probed) fly(p probe, begin func()) {
 // simulate flies a probe on a simulator of a release that has the probe's fact. A PX4 is of the newest such
 // release: the simulated one is new, and is made older. A Copter is of the oldest: it is old, and made newer.
 func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
-	s := newSimulator(craftFlavours[p.on])
+	s := newTestSimulator(craftFlavours[p.on])
 	if !p.on.isPX4() {
 		simSlowBoot(s)
 	}
@@ -1151,20 +1151,20 @@ var mutants = []struct {
 	{"it streams messages without a request", func(s *simulator) {
 		s.streams = map[uint32]time.Duration{0: time.Second / 3, 33: time.Second / 10, 1: time.Second}
 	}},
-	{"frames are 100 ms late", func(s *simulator) { s.delay = 100 * time.Millisecond }},
-	{"it acknowledges commands and does nothing", func(s *simulator) { s.idle = true }},
+	{"frames are 100 ms late", func(s *simulator) { s.switches().delay = 100 * time.Millisecond }},
+	{"it acknowledges commands and does nothing", func(s *simulator) { s.switches().idle = true }},
 	{"it is ready too soon", func(s *simulator) { s.armableAfter = time.Second }},
 	{"it refuses the commands of a flight", func(s *simulator) {
 		for _, id := range []common.MAV_CMD{simGoto, simTakeoff, common.MAV_CMD_NAV_LAND,
 			common.MAV_CMD_DO_CHANGE_SPEED, common.MAV_CMD_CONDITION_YAW} {
-			s.refuses[id] = true
+			s.switches().refuses[id] = true
 		}
 	}},
 	{"its receiver is lost", func(s *simulator) { s.receiver = simReceiverLost }},
 	{"it is another kind of vehicle", func(s *simulator) { s.typ, s.vtol = common.MAV_TYPE_QUADROTOR, 0 }},
 	{"it has another system id", func(s *simulator) { s.system = 2 }},
 	{"refused and accepted are exchanged", func(s *simulator) {
-		s.onAck = func(a *common.MessageCommandAck) []simAnswer {
+		s.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
 			flipped := *a
 			flipped.Result = simAccepted
 			if a.Result == simAccepted {

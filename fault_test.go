@@ -670,12 +670,12 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 			copter: common.MAV_AUTOPILOT_ARDUPILOTMEGA}[f.firmware], f.sim.truth().mode, true))
 		for _, half := range [][]byte{beat[:5], wireFrame{claims: 255, system: 1, component: 1, id: 33}.bytes()} {
 			f.sim.inject(half)
-			f.sim.change(func() { f.sim.muted = true })
+			f.sim.change(func() { f.sim.switches().muted = true })
 			time.Sleep(3500 * time.Millisecond)
 			if f.status()["online"] != false {
 				f.Error("online after 3.5 s of silence")
 			}
-			f.sim.change(func() { f.sim.muted = false; f.sim.transmit(beat) })
+			f.sim.change(func() { f.sim.switches().muted = false; f.sim.transmit(beat) })
 			time.Sleep(time.Second)
 			if f.status()["online"] != true {
 				f.Error("offline a second after the vehicle sends again")
@@ -730,7 +730,7 @@ func TestTwoAutopilotsAndAGimbalOnOneLine(t *testing.T) {
 						}
 					}
 					f.sim.inject(unknownPacket(byte(n), n%200))
-					f.sim.change(func() { f.sim.mavlink1 = n%20 < 10 })
+					f.sim.change(func() { f.sim.switches().mavlink1 = n%20 < 10 })
 				}
 			})
 			explained := map[string]bool{"manual": true}
@@ -750,7 +750,8 @@ func TestTwoAutopilotsAndAGimbalOnOneLine(t *testing.T) {
 			time.Sleep(2 * time.Second) // until PX4 has left AUTO.LAND by itself
 			// The strangers' heartbeats and acks say armed, but the vehicle is disarmed.
 			f.sim.change(func() {
-				f.sim.idle, f.sim.onAck = true, func(*common.MessageCommandAck) []simAnswer { return nil }
+				f.sim.switches().idle = true
+				f.sim.switches().onAck = func(*common.MessageCommandAck) []simAnswer { return nil }
 			})
 			f.refused("/mode", `{"arm":true}`, 504, "no_ack")
 			for _, m := range f.status()["messages"].([]any) {
@@ -769,7 +770,7 @@ func TestTwoAutopilotsAndAGimbalOnOneLine(t *testing.T) {
 // cutAtAck unplugs the port when a command's ack is due.
 func (f *flight) cutAtAck(id common.MAV_CMD) {
 	f.sim.change(func() {
-		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+		f.sim.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
 			if a.Command != id {
 				return []simAnswer{{ack: a}}
 			}
@@ -828,7 +829,7 @@ func TestEveryAnswerIsTrueAndInTimeWhileThePortFails(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 				}
-				f.sim.change(func() { f.sim.onAck = nil })
+				f.sim.change(func() { f.sim.switches().onAck = nil })
 				f.sim.stallWrites(false)
 				f.sim.plug()
 				// The port is opened 2 s later at most, and a heartbeat comes each second.
@@ -1042,7 +1043,7 @@ func TestAnAnswerIsTrueWhateverHappensToTheAcks(t *testing.T) {
 				} {
 					acks := 0 // of this command
 					f.sim.change(func() {
-						f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+						f.sim.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
 							if a.Command != command.id {
 								return []simAnswer{{ack: a}}
 							}
@@ -1062,14 +1063,16 @@ func TestAnAnswerIsTrueWhateverHappensToTheAcks(t *testing.T) {
 							c.took)
 					}
 					time.Sleep(500 * time.Millisecond)
-					f.sim.change(func() { f.sim.onAck = nil })
+					f.sim.change(func() { f.sim.switches().onAck = nil })
 					// The next command with this id is refused. A late ack must not answer it.
 					if c.code == 504 && command.path == "/goto" && f.firmware == px4 {
 						f.sim.change(func() {
-							f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer { return opposite(a, 0) }
+							f.sim.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
+								return opposite(a, 0)
+							}
 						})
 						f.refused("/goto", `{"altitude":30}`, 409, "refused")
-						f.sim.change(func() { f.sim.onAck = nil })
+						f.sim.change(func() { f.sim.switches().onAck = nil })
 					}
 					time.Sleep(4 * time.Second)
 				}
@@ -1413,7 +1416,7 @@ func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answer
 	f.sim.change(func() {
 		seed := 2 * (*noiseSeed)
 		f.sim.setNoise(anyDamage(damaged/4, seed), anyDamage(damaged/4, seed+1))
-		f.sim.delay = trip
+		f.sim.switches().delay = trip
 	})
 	time.Sleep(5 * time.Second)
 	requests := []struct {

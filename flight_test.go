@@ -243,7 +243,7 @@ func (p *player) losesAcks(w []string) {
 		ids = append(ids, p.id(w[i:]))
 	}
 	p.sim.change(func() {
-		p.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+		p.sim.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
 			if n != 0 && slices.Contains(ids, a.Command) {
 				n--
 				return nil
@@ -711,12 +711,12 @@ func TestPX4SecondClientsArmingEndsOnlyUnansweredCommands(t *testing.T) {
 func TestPX4LostLinkAtEveryMoment(t *testing.T) {
 	atMoments(t, simPX4, px4Visits(nil), nil, func(p *player, m visit) {
 		began := time.Now()
-		p.sim.change(func() { p.sim.muted = true })
+		p.sim.change(func() { p.sim.switches().muted = true })
 		time.Sleep(5 * time.Second)
 		if p.status()["online"] != false {
 			p.Error("still online")
 		}
-		p.sim.change(func() { p.sim.muted = false })
+		p.sim.change(func() { p.sim.switches().muted = false })
 		if list := commandsOf(p.since(began)); len(list) > 0 {
 			p.Errorf("sent to a vehicle that is not heard: %q", list)
 		}
@@ -1011,8 +1011,8 @@ func TestACopterThatIsNotHeardForFiveSeconds(t *testing.T) {
 	for name, cut := range map[string]func(f *flight) (end func()){
 		"unplugged": func(f *flight) func() { f.sim.unplug(); return f.sim.plug },
 		"muted": func(f *flight) func() {
-			f.sim.change(func() { f.sim.muted = true })
-			return func() { f.sim.change(func() { f.sim.muted = false }) }
+			f.sim.change(func() { f.sim.switches().muted = true })
+			return func() { f.sim.change(func() { f.sim.switches().muted = false }) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1080,8 +1080,8 @@ const quadHovers = "mode position arm true, input throttle 1 timeout 5, +4s, inp
 // requests for messages.
 func (f *flight) ignores() {
 	f.sim.change(func() {
-		f.sim.idle = true
-		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+		f.sim.switches().idle = true
+		f.sim.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
 			if a.Command == common.MAV_CMD_REQUEST_MESSAGE {
 				return []simAnswer{{ack: a}}
 			}
@@ -1095,14 +1095,14 @@ func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
 	for seed := range uint64(4) {
 		flyCopter(t, simReceiverIdle, func(f *flight) {
 			f.hover()
-			f.sim.change(func() { f.sim.delay = time.Duration(seed) * 3 * time.Millisecond })
+			f.sim.change(func() { f.sim.switches().delay = time.Duration(seed) * 3 * time.Millisecond })
 			time.Sleep(time.Second)
 			began := time.Now()
 			var mu sync.Mutex
 			var lastMode string // of the command that was accepted last
 			acked := map[time.Time]bool{}
 			f.sim.change(func() {
-				f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+				f.sim.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
 					if a.Command == common.MAV_CMD_DO_SET_MODE || a.Command == common.MAV_CMD_DO_REPOSITION {
 						mu.Lock()
 						acked[time.Now()] = true
@@ -1169,7 +1169,7 @@ func (f *flight) wantModeChangesApart(began time.Time, acked map[time.Time]bool)
 	}
 	for _, at := range changes {
 		for ack := range acked {
-			if d := at.Sub(ack.Add(f.sim.delay)); d > 0 && d < modeGap {
+			if d := at.Sub(ack.Add(f.sim.switches().delay)); d > 0 && d < modeGap {
 				f.Errorf("a mode change was sent %v after the ack of the last one", d)
 				return
 			}
@@ -1207,7 +1207,7 @@ func TestAnotherProgramsAcksAreNotOurs(t *testing.T) {
 			}
 			client.Wait()
 		}
-		f.sim.change(func() { f.sim.idle, f.sim.onAck = false, nil })
+		f.sim.change(func() { f.sim.switches().idle, f.sim.switches().onAck = false, nil })
 		f.accepted("/mode", `{"mode":"rtl"}`)
 		f.wantMode("rtl")
 		if texts := fmt.Sprint(f.status()["messages"]); strings.Contains(texts, "MAVLink ids") {

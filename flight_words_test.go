@@ -201,16 +201,18 @@ func eventWords() []flightWord {
 		})},
 		{"after the report", "waits until a Copter's report of its mode must have come",
 			"after the report", done(func(p *player, _ []string) {
-				time.Sleep(2*arduShows + p.sim.delay)
+				time.Sleep(2*arduShows + p.sim.switches().delay)
 				p.mark, p.seen = time.Now(), len(p.sim.received())
 			})},
 		{"unplug", "the line is unplugged", "unplug", marks(func(p *player, _ []string) { p.sim.unplug() })},
 		{"plug", "the line is plugged in again", "plug", marks(func(p *player, _ []string) { p.sim.plug() })},
-		{"mute", "nothing comes from the vehicle any more", "mute", sim(func(s *simulator) { s.muted = true })},
-		{"unmute", "what the vehicle sends comes again", "unmute", sim(func(s *simulator) { s.muted = false })},
+		{"mute", "nothing comes from the vehicle any more", "mute",
+			sim(func(s *simulator) { s.switches().muted = true })},
+		{"unmute", "what the vehicle sends comes again", "unmute",
+			sim(func(s *simulator) { s.switches().muted = false })},
 		{"delay TIME", "the line delays each message",
 			"delay 60ms", marks(func(p *player, a []string) {
-				p.sim.change(func() { p.sim.delay = p.duration(a[0]) })
+				p.sim.change(func() { p.sim.switches().delay = p.duration(a[0]) })
 			})},
 		{"slow TIME", "as delay, and mavrest has the time to measure it",
 			"slow 60ms", marks(func(p *player, a []string) { p.slowly(p.duration(a[0])) })},
@@ -278,13 +280,13 @@ func faultWords() []flightWord {
 			"loses DO_REPOSITION DO_SET_MODE", done((*player).losesAcks)},
 		{"loses everything", "all acks are lost, also those of requests", "loses everything",
 			changes(func(s *simulator) {
-				s.onAck = func(*common.MessageCommandAck) []simAnswer { return nil }
+				s.switches().onAck = func(*common.MessageCommandAck) []simAnswer { return nil }
 			})},
 		{"accepts once COMMAND", "it accepts a command the next time, and refuses it from then on",
 			"accepts once DO_SET_MODE", done(func(p *player, a []string) {
 				id := p.id(a)
 				p.acks(id, func(a *common.MessageCommandAck) []simAnswer {
-					p.sim.refuses[id] = true
+					p.sim.switches().refuses[id] = true
 					return []simAnswer{{ack: a}}
 				})
 			})},
@@ -301,9 +303,9 @@ func faultWords() []flightWord {
 		{"silent TIME", "it sends nothing for this time after each mode that it enters",
 			"silent 2s", done(func(p *player, a []string) {
 				p.sim.change(func() {
-					p.sim.onMode = func(uint32) {
-						p.sim.muted = true
-						p.sim.after(p.duration(a[0]), func() { p.sim.muted = false })
+					p.sim.switches().onMode = func(uint32) {
+						p.sim.switches().muted = true
+						p.sim.after(p.duration(a[0]), func() { p.sim.switches().muted = false })
 					}
 				})
 			})},
@@ -313,10 +315,10 @@ func faultWords() []flightWord {
 		{"forgets its reports", "it stops sending the live reports of its mode",
 			"forgets its reports", done(func(p *player, _ []string) { p.forgetsReports() })},
 		{"heartless TIME", "it sends no heartbeats", "heartless 2500ms", done(func(p *player, a []string) {
-			p.sim.change(func() { p.sim.noBeatsUntil = time.Now().Add(p.duration(a[0])) })
+			p.sim.change(func() { p.sim.switches().noBeatsUntil = time.Now().Add(p.duration(a[0])) })
 		})},
 		{"only acks", "it acknowledges commands, and does not carry them out", "only acks",
-			changes(func(s *simulator) { s.idle = true })},
+			changes(func(s *simulator) { s.switches().idle = true })},
 		{"deaf", "it neither acknowledges commands nor carries them out; requests are answered",
 			"deaf", done(func(p *player, _ []string) { p.ignores() })},
 		{"forgets the source of sticks", "PX4 no longer knows whose sticks count",
@@ -594,7 +596,7 @@ func sameCommands(got, want []string) bool {
 // entering posts a mode, and waits until the vehicle enters it.
 func (p *player) entering(mode string) {
 	in := make(chan struct{})
-	p.sim.change(func() { p.sim.onMode = func(uint32) { close(in); p.sim.onMode = nil } })
+	p.sim.change(func() { p.sim.switches().onMode = func(uint32) { close(in); p.sim.switches().onMode = nil } })
 	p.posts = append(p.posts, p.flight.post("/mode", `{"mode":"`+mode+`"}`))
 	<-in
 }
@@ -613,7 +615,7 @@ func (p *player) waitsForAck() {
 func (p *player) hidesItsTakeoff() {
 	takesOff := false
 	p.sim.change(func() {
-		p.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+		p.sim.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
 			switch {
 			case a.Command == common.MAV_CMD_NAV_TAKEOFF:
 				takesOff = true
@@ -643,12 +645,16 @@ func (p *player) recovers(a []string) {
 	s := p.sim
 	if len(a) == 1 {
 		id := p.id(a)
-		s.change(func() { delete(s.refuses, id) })
+		s.change(func() { delete(s.switches().refuses, id) })
 		return
 	}
 	s.change(func() {
-		s.idle, s.onAck, s.onMode, s.noBeatsUntil = false, nil, nil, time.Time{}
-		clear(s.refuses)
+		w := s.switches()
+		w.idle = false
+		w.onAck = nil
+		w.onMode = nil
+		w.noBeatsUntil = time.Time{}
+		clear(w.refuses)
 	})
 }
 

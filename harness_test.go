@@ -815,7 +815,7 @@ func fly(t *testing.T, flavour simFlavour, prepare func(*simulator), do func(*fl
 func flyWith(t *testing.T, flavour simFlavour, prepare func(*simulator), start func(*drone), do func(*flight)) {
 	t.Helper()
 	inLinkBubble(t, func(t *testing.T) {
-		s := newSimulator(flavour)
+		s := newTestSimulator(flavour)
 		s.dice = rand.New(rand.NewPCG(1, *simSeed))
 		if prepare != nil {
 			prepare(s)
@@ -995,14 +995,14 @@ func (f *flight) sticksSince(since time.Time) []simReceived {
 
 // fails makes the vehicle refuse a command. end lets it obey again.
 func (f *flight) fails(id common.MAV_CMD) (end func()) {
-	f.sim.change(func() { f.sim.refuses[id] = true })
-	return func() { f.sim.change(func() { delete(f.sim.refuses, id) }) }
+	f.sim.change(func() { f.sim.switches().refuses[id] = true })
+	return func() { f.sim.change(func() { delete(f.sim.switches().refuses, id) }) }
 }
 
 // acks replaces each ack of a command by what answers returns. It does not change other acks.
 func (f *flight) acks(id common.MAV_CMD, answers func(a *common.MessageCommandAck) []simAnswer) {
 	f.sim.change(func() {
-		f.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+		f.sim.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
 			if a.Command == id {
 				return answers(a)
 			}

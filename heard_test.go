@@ -169,7 +169,7 @@ func flyOnUDP(t *testing.T, flavour simFlavour, prepare func(*simulator), do fun
 
 // another runs another vehicle with the same ids, until the test ends.
 func (f *flight) another(flavour simFlavour) *simulator {
-	s := newSimulator(flavour)
+	s := newTestSimulator(flavour)
 	ctx, end := context.WithCancel(f.Context())
 	var running sync.WaitGroup
 	running.Go(func() { s.run(ctx) })

@@ -470,3 +470,141 @@ func TestFailuresAreCountedByTheirRuns(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// simulatorUses are what the simulated autopilots use of the program: its codec, and what it calls a port. They share
+// no more with it, because they could not find wrong what they share.
+var simulatorUses = []string{"MessageEkfStatusReport", "dialectRW", "newDialect", "port"}
+
+// parseSources parses the files of the program and of the simulator, by their names.
+func parseSources(t *testing.T) map[string]*ast.File {
+	t.Helper()
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := make(map[string]*ast.File)
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = f
+	}
+	return files
+}
+
+func isSimulator(file string) bool { return strings.HasPrefix(file, "sim") }
+
+// declared returns the names that a file declares at its top level, methods aside.
+func declared(f *ast.File) (names []string) {
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				names = append(names, d.Name.Name)
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					names = append(names, s.Name.Name)
+				case *ast.ValueSpec:
+					for _, name := range s.Names {
+						names = append(names, name.Name)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// usedNames returns the names that a file uses and does not declare: no selectors, fields or keys.
+func usedNames(f *ast.File) map[string]bool {
+	used := make(map[string]bool)
+	skip := make(map[*ast.Ident]bool)
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			skip[n.Sel] = true
+		case *ast.FuncDecl:
+			skip[n.Name] = true
+		case *ast.Field:
+			for _, name := range n.Names {
+				skip[name] = true
+			}
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok {
+				skip[key] = true
+			}
+		case *ast.Ident:
+			if !skip[n] && n.Obj == nil { // the file itself does not declare it
+				used[n.Name] = true
+			}
+		}
+		return true
+	})
+	return used
+}
+
+func TestTheSimulatorUsesOnlyTheCodecOfTheProgram(t *testing.T) {
+	program := make(map[string]bool)
+	files := parseSources(t)
+	for name, f := range files {
+		if isSimulator(name) {
+			continue
+		}
+		for _, name := range declared(f) {
+			program[name] = true
+		}
+	}
+	uses := make(map[string]bool)
+	for file, f := range files {
+		if !isSimulator(file) {
+			continue
+		}
+		for name := range usedNames(f) {
+			if program[name] && name != "main" && name != "init" {
+				uses[name] = true
+				if !slices.Contains(simulatorUses, name) {
+					t.Errorf("%s uses %s of the program", file, name)
+				}
+			}
+		}
+	}
+	for _, name := range simulatorUses {
+		if !uses[name] {
+			t.Errorf("nothing of the simulator uses %s: take it from simulatorUses", name)
+		}
+	}
+}
+
+// What both simulated autopilots share is a method of simulator. If one of them had a method of the same name, it
+// would be hard to say which of the two is called.
+func TestNoSimulatedAutopilotHidesWhatBothShare(t *testing.T) {
+	methods := make(map[string][]string) // by the type
+	for file, f := range parseSources(t) {
+		if !isSimulator(file) {
+			continue
+		}
+		for _, d := range f.Decls {
+			if d, ok := d.(*ast.FuncDecl); ok && d.Recv != nil {
+				of := strings.TrimPrefix(types.ExprString(d.Recv.List[0].Type), "*")
+				methods[of] = append(methods[of], d.Name.Name)
+			}
+		}
+	}
+	for _, autopilot := range []string{"simPX4Brain", "simArduBrain"} {
+		if len(methods[autopilot]) == 0 {
+			t.Fatalf("%s has no methods", autopilot)
+		}
+		for _, name := range methods[autopilot] {
+			if slices.Contains(methods["simulator"], name) {
+				t.Errorf("%s.%s hides simulator.%s", autopilot, name, name)
+			}
+		}
+	}
+}

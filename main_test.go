@@ -33,7 +33,6 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	simRecord = 10_000
 	flag.Parse()
 	given := func(name string) string { return flag.Lookup("test." + name).Value.String() }
 	if cores := runtime.GOMAXPROCS(0); given("fuzz") == "" && given("parallel") == strconv.Itoa(cores) {

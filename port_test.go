@@ -160,7 +160,7 @@ func runLogged(t testing.TB, log *slog.Logger, dev device) (d *drone, end func()
 // runSimulator runs a simulator in real time until the test ends.
 func runSimulator(t testing.TB, flavour simFlavour) *simulator {
 	t.Helper()
-	s := newSimulator(flavour)
+	s := newTestSimulator(flavour)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { s.run(ctx) })

@@ -166,21 +166,110 @@ const (
 	simHeight
 )
 
-// simRecord is how many received messages are kept; only tests keep any.
-var simRecord = 0
+// simMeddler meddles with a simulator. The program's does nothing (simAlone); that of the tests has their switches
+// (simSwitches in sim_test.go). It is called with the simulator's mutex locked.
+type simMeddler interface {
+	// line is what the companion's cable is like now.
+	line() *simLine
 
-// simReceived is a message that came from the companion board.
-type simReceived struct {
-	at                time.Time
-	system, component uint8
-	msg               message.Message
+	// heard is told of each message that came from the companion.
+	heard(system, component uint8, msg message.Message)
+
+	// entering is told of each mode that is entered, also the present one.
+	entering(custom uint32)
+
+	// obeyed reports whether a command has been dealt with: the autopilot does not see it.
+	obeyed(c simCommand) bool
+
+	// acked returns what is sent to the companion in place of an ack.
+	acked(ack *common.MessageCommandAck) []simAnswer
+
+	// withholds reports whether a message is not sent now.
+	withholds(id uint32) bool
 }
 
-// simAnswer is an ack that the onAck hook sends in place of the autopilot's. Zero ids are the autopilot's.
+// simLine is a cable. The zero value loses nothing and takes no time.
+type simLine struct {
+	// They damage bytes to the autopilot and to the companion; nil: nothing does.
+	noiseIn, noiseOut func([]byte) []byte
+
+	// delay is that of every frame to the companion.
+	delay time.Duration
+
+	// gathers is how long bytes to the autopilot are gathered, as a packet radio does.
+	gathers time.Duration
+
+	// muted: nothing goes to the companion.
+	muted bool
+
+	// mavlink1: the autopilot sends MAVLink 1 on it.
+	mavlink1 bool
+
+	// Writes to the autopilot wait until stall is closed; nil: they don't wait.
+	stall chan struct{}
+}
+
+// simAlone meddles with nothing.
+type simAlone struct{ cable simLine }
+
+func (a *simAlone) line() *simLine { return &a.cable }
+
+func (a *simAlone) heard(uint8, uint8, message.Message) {}
+
+func (a *simAlone) entering(uint32) {}
+
+func (a *simAlone) obeyed(simCommand) bool { return false }
+
+func (a *simAlone) acked(ack *common.MessageCommandAck) []simAnswer { return []simAnswer{{ack: ack}} }
+
+func (a *simAlone) withholds(uint32) bool { return false }
+
+// simAnswer is an ack that a simMeddler sends in place of the autopilot's. Zero ids are the autopilot's.
 type simAnswer struct {
 	after             time.Duration
 	system, component uint8
 	ack               *common.MessageCommandAck
+}
+
+// simSetup is one vehicle among those of its flavour: what its owner has set, and where it is. It is changed before
+// run or inside change.
+type simSetup struct {
+	// system is its id; instance N of a simulated PX4 is N+1.
+	system uint8
+
+	// uid is in AUTOPILOT_VERSION; all simulated PX4 with one id have the same.
+	uid uint64
+
+	// params are the parameters that it has.
+	params map[string]float64
+
+	// armableAfter is the time from boot; ArduPilot really takes 42 s.
+	armableAfter time.Duration
+
+	// receiver is the state of its RC receiver, rc its x, y, z, r, as in MANUAL_CONTROL.
+	receiver simReceiver
+	rc       [4]int16
+
+	// rcSwitch is the transmitter's mode switch, channel 5, in µs.
+	rcSwitch uint16
+
+	// foreignGCS: a real ground station (255, 1 Hz) is on another link.
+	foreignGCS bool
+
+	// trouble are the faults that keep a PX4 from arming.
+	trouble []simTrouble
+
+	// fence is its radius around home in metres; 0 for no fence.
+	fence float64
+
+	// homeSteps: PX4 corrects home's altitude again and again.
+	homeSteps bool
+
+	// homeUp: another program moved home up on a PX4, until the next takeoff.
+	homeUp float64
+
+	// noLiveMode: PX4 has no CURRENT_MODE, ArduPilot refuses HEARTBEAT's interval.
+	noLiveMode bool
 }
 
 // simulator is a vehicle with its autopilot. Its mutex guards everything in it, and
@@ -188,34 +277,9 @@ type simAnswer struct {
 type simulator struct {
 	mu sync.Mutex
 
-	// Switches: set them before run or inside change.
-	armableAfter time.Duration                                   // from boot; ArduPilot really takes 42 s
-	onAck        func(ack *common.MessageCommandAck) []simAnswer // nil: acks go out as they are
-	onMode       func(custom uint32)                             // is called when a mode is entered, also the present one
-	noiseIn      func([]byte) []byte                             // damages bytes to the autopilot
-	noiseOut     func([]byte) []byte                             // damages bytes to the companion
-	delay        time.Duration                                   // of every frame to the companion
-	gathers      time.Duration                                   // how long bytes to the autopilot are gathered, as a packet radio does
-	muted        bool                                            // it sends nothing
-	noBeatsUntil time.Time                                       // it sends no heartbeats until then
-	mavlink1     bool                                            // it sends MAVLink 1
-	idle         bool                                            // it accepts flight commands and does nothing
-	neverDone    map[common.MAV_CMD]bool                         // it answers IN_PROGRESS for ever
-	refuses      map[common.MAV_CMD]bool                         // it answers FAILED and does nothing
-	params       map[string]float64                              // the parameters that it has
-	receiver     simReceiver                                     // the state of its RC receiver; rc has the sticks
-	rc           [4]int16                                        // the receiver's x, y, z, r, as in MANUAL_CONTROL
-	rcSwitch     uint16                                          // the transmitter's mode switch, channel 5, µs
-	foreignGCS   bool                                            // a real ground station (255, 1 Hz) on another link
-	system       uint8                                           // its id; instance N of a simulated PX4 is N+1
-	uid          uint64                                          // in AUTOPILOT_VERSION; all simulated PX4 with one id have the same
-	trouble      []simTrouble                                    // PX4: the faults that keep it from arming
-	fence        float64                                         // radius around home in metres; 0 for no fence
-	homeSteps    bool                                            // PX4: home's altitude steps
-	homeUp       float64                                         // PX4: another program moved home up, until the next takeoff
-	refusesModes []uint32                                        // ArduPilot's modes that it refuses, as without a position
-	noLiveMode   bool                                            // PX4 has no CURRENT_MODE, ArduPilot refuses HEARTBEAT's interval
+	meddler simMeddler
 
+	simSetup
 	flavour simFlavour
 	simVehicle
 	brain     simAutopilot
@@ -224,11 +288,10 @@ type simulator struct {
 	port      *simPort      // nil while nothing is plugged in
 	gcsPort   *simPort      // the cable of a ground station; nil if there is none
 	unplugged bool
-	stall     chan struct{} // writes to the autopilot wait until it is closed; nil if they don't wait
+	crashed   bool // it sends nothing until it reboots
 	agenda    []simEvent
 	arrives   time.Time // when the last delayed frame arrives
 	streaming []*simStream
-	record    []simReceived
 	out       bytes.Buffer
 	writer    *streamwriter.Writer
 	textID    uint16
@@ -260,17 +323,14 @@ type simulator struct {
 // real 42 s sets armableAfter.
 func newSimulator(flavour simFlavour) *simulator {
 	s := &simulator{
-		flavour:      flavour,
-		armableAfter: 5 * time.Second,
-		system:       simSystem,
-		rcSwitch:     1800,
-		noiseIn:      func(b []byte) []byte { return b },
-		noiseOut:     func(b []byte) []byte { return b },
-		neverDone:    map[common.MAV_CMD]bool{},
-		refuses:      map[common.MAV_CMD]bool{},
-		wake:         make(chan struct{}, 1),
-		dice:         rand.New(rand.NewPCG(1, 2)),
+		meddler: new(simAlone),
+		flavour: flavour,
+		wake:    make(chan struct{}, 1),
+		dice:    rand.New(rand.NewPCG(1, 2)),
 	}
+	s.system = simSystem
+	s.armableAfter = 5 * time.Second
+	s.rcSwitch = 1800
 	s.simVehicle = *flavour
 	s.brain, s.flight = flavour.equip(s)
 	s.params = maps.Clone(s.defaults)
@@ -420,9 +480,10 @@ func (s *simulator) sendOn(toGCS bool, msg message.Message) { s.sendFrom(0, 0, t
 func (s *simulator) sendFrom(system, component uint8, toGCS bool, msg message.Message) {
 	w := s.writer
 	w.SystemID, w.ComponentID, w.Version = cmp.Or(system, s.system), cmp.Or(component, 1), streamwriter.V2
-	if s.mavlink1 && msg.GetID() > 255 {
-		return // a MAVLink 1 id has one byte
-	} else if s.mavlink1 {
+	if s.meddler.line().mavlink1 {
+		if msg.GetID() > 255 { // a MAVLink 1 id has one byte
+			return
+		}
 		w.Version = streamwriter.V1
 	}
 	s.out.Reset()
@@ -438,8 +499,8 @@ func (s *simulator) ack(c simCommand, result common.MAV_RESULT) {
 		Command: c.id, Result: result, TargetSystem: c.system, TargetComponent: c.component,
 	}
 	answers := []simAnswer{{ack: ack}}
-	if s.onAck != nil && !c.fromGCS {
-		answers = s.onAck(ack)
+	if !c.fromGCS {
+		answers = s.meddler.acked(ack)
 	}
 	for _, a := range answers {
 		s.soon(a.after, func() { s.sendFrom(a.system, a.component, c.fromGCS, a.ack) })
@@ -479,7 +540,7 @@ func (s *simulator) sendStreams(now time.Time) {
 	for _, st := range s.streaming {
 		for !st.next.After(now) {
 			st.next = st.next.Add(st.every)
-			if m := s.brain.message(st.id); m != nil && (st.id != 0 || now.After(s.noBeatsUntil)) {
+			if m := s.brain.message(st.id); m != nil && !s.meddler.withholds(st.id) {
 				s.sendOn(st.toGCS, m)
 			}
 		}
@@ -630,12 +691,7 @@ type simCommand struct {
 func (s *simulator) receive() {
 	for f := s.port.next(); f != nil; f = s.port.next() {
 		system, component := f.GetSystemID(), f.GetComponentID()
-		if simRecord > 0 {
-			if len(s.record) == simRecord {
-				s.record = slices.Clone(s.record[simRecord/2:])
-			}
-			s.record = append(s.record, simReceived{time.Now(), system, component, f.GetMessage()})
-		}
+		s.meddler.heard(system, component, f.GetMessage())
 		s.handle(system, component, false, f.GetMessage())
 	}
 	for f := s.gcsPort.next(); f != nil; f = s.gcsPort.next() {
@@ -711,18 +767,7 @@ func (s *simulator) param(name string) message.Message {
 }
 
 func (s *simulator) take(c simCommand) {
-	asks := c.id == common.MAV_CMD_SET_MESSAGE_INTERVAL || c.id == common.MAV_CMD_REQUEST_MESSAGE
-	switch {
-	case s.neverDone[c.id]:
-		s.ack(c, common.MAV_RESULT_IN_PROGRESS)
-	case s.refuses[c.id], c.id == common.MAV_CMD_DO_SET_MODE && slices.Contains(s.refusesModes, uint32(c.p[1])):
-		s.ack(c, common.MAV_RESULT_FAILED)
-	case s.idle && !asks:
-		s.ack(c, common.MAV_RESULT_ACCEPTED)
-		if s.isPX4() && s.version >= simPX4v16 && c.id == common.MAV_CMD_DO_SET_MODE {
-			s.ack(c, common.MAV_RESULT_ACCEPTED) // the second ack (see setMode)
-		}
-	default:
+	if !s.meddler.obeyed(c) {
 		s.brain.command(c)
 	}
 }
@@ -750,9 +795,7 @@ func (s *simulator) row(custom uint32) simMode {
 // enter changes the mode. Entering the present mode again keeps the target: a goto
 // goes on if its own mode is requested.
 func (s *simulator) enter(custom uint32) {
-	if s.onMode != nil {
-		s.onMode(custom)
-	}
+	s.meddler.entering(custom)
 	if s.mode == custom {
 		return
 	}
@@ -994,7 +1037,7 @@ func (p *simPort) Read(b []byte) (int, error) {
 
 func (p *simPort) Write(b []byte) (int, error) {
 	p.s.mu.Lock()
-	stall, until := p.s.stall, p.writeUntil
+	stall, until := p.s.meddler.line().stall, p.writeUntil
 	p.s.mu.Unlock()
 	if stall != nil {
 		var expired <-chan time.Time
@@ -1014,13 +1057,18 @@ func (p *simPort) Write(b []byte) (int, error) {
 		return 0, p.err
 	}
 	n := min(max(0, simBuffer-len(p.toAutopilot)), len(b))
-	p.gathered = append(p.gathered, p.s.noiseIn(b[:n])...)
+	line := p.s.meddler.line()
+	written := b[:n]
+	if line.noiseIn != nil {
+		written = line.noiseIn(written)
+	}
+	p.gathered = append(p.gathered, written...)
 	switch {
-	case p.s.gathers == 0:
+	case line.gathers == 0:
 		p.deliver()
 	case !p.gathering:
 		p.gathering = true
-		time.AfterFunc(p.s.gathers, func() { p.s.change(p.deliver) }) // a boot would empty the agenda
+		time.AfterFunc(line.gathers, func() { p.s.change(p.deliver) }) // a boot would empty the agenda
 	}
 	p.s.nudge()
 	return len(b), nil
@@ -1112,17 +1160,17 @@ func (s *simulator) transmitOn(toGCS bool, b []byte) {
 		if p == nil || len(p.toCompanion)+len(b) > simBuffer {
 			return
 		}
-		if !toGCS {
-			b = s.noiseOut(b)
+		if noise := s.meddler.line().noiseOut; noise != nil && !toGCS {
+			b = noise(b)
 		}
 		p.toCompanion = append(p.toCompanion, b...)
 		p.wake()
 	}
-	if s.muted {
+	if s.crashed || s.meddler.line().muted {
 		return
 	}
 	now := time.Now()
-	if at := now.Add(s.delay); at.After(s.arrives) { // a line keeps the order of its frames
+	if at := now.Add(s.meddler.line().delay); at.After(s.arrives) { // a line keeps the order of its frames
 		s.arrives = at
 	}
 	if toGCS {

@@ -92,7 +92,7 @@ type simArduBrain struct {
 }
 
 func (b *simArduBrain) start() {
-	b.muted = b.muted && !b.dead // a reboot ends the silence of a crash
+	b.crashed = false
 	*b = simArduBrain{simulator: b.simulator}
 	b.flight.stay()
 	if b.receiver == simReceiverInHand && b.rc == [4]int16{} {
@@ -311,7 +311,7 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 func (b *simArduBrain) changeSpeed(c simCommand) {
 	switch {
 	case math.IsNaN(c.p[1]):
-		b.dead, b.muted = true, true // a floating-point exception, in any mode
+		b.dead, b.crashed = true, true // a floating-point exception, in any mode
 	case c.p[1] <= 0 && b.version >= simCopterV47:
 		b.ack(c, common.MAV_RESULT_DENIED)
 	case b.mode != b.hold || c.p[0] != 1 || c.p[1] <= 0:

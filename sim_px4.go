@@ -725,7 +725,7 @@ func (b *simPX4Brain) requestMessage(c simCommand) {
 		return
 	}
 	b.after(time.Millisecond, func() {
-		if m := b.message(id); m != nil && (id != 0 || time.Now().After(b.noBeatsUntil)) {
+		if m := b.message(id); m != nil && !b.meddler.withholds(id) {
 			b.sendOn(c.fromGCS, m)
 		}
 		b.after(b.between(100*time.Microsecond, 3500*time.Microsecond), func() { b.ack(c, common.MAV_RESULT_ACCEPTED) })

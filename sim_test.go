@@ -58,6 +58,104 @@ type simState struct {
 	failsafe      bool
 }
 
+// simSwitches are what tests change of the line and of the autopilot, before run or inside change.
+type simSwitches struct {
+	simLine
+	of *simulator
+
+	// onAck returns what is sent in place of an ack; nil: acks go out as they are.
+	onAck func(ack *common.MessageCommandAck) []simAnswer
+
+	// onMode is called when a mode is entered, also the present one.
+	onMode func(custom uint32)
+
+	// noBeatsUntil: it sends no heartbeats until then.
+	noBeatsUntil time.Time
+
+	// idle: it accepts flight commands and does nothing.
+	idle bool
+
+	// neverDone: it answers IN_PROGRESS for ever.
+	neverDone map[common.MAV_CMD]bool
+
+	// refuses: it answers FAILED and does nothing.
+	refuses map[common.MAV_CMD]bool
+
+	// refusesModes are ArduPilot's modes that it refuses, as without a position.
+	refusesModes []uint32
+
+	// record is what came from the companion, the oldest first.
+	record []simReceived
+}
+
+// simRecord is how many received messages are kept.
+const simRecord = 10_000
+
+// simReceived is a message that came from the companion board.
+type simReceived struct {
+	at                time.Time
+	system, component uint8
+	msg               message.Message
+}
+
+// newTestSimulator returns a simulator with switches.
+func newTestSimulator(flavour simFlavour) *simulator {
+	s := newSimulator(flavour)
+	s.meddler = &simSwitches{
+		of:        s,
+		neverDone: make(map[common.MAV_CMD]bool),
+		refuses:   make(map[common.MAV_CMD]bool),
+	}
+	return s
+}
+
+// switches are the simulator's switches.
+func (s *simulator) switches() *simSwitches { return s.meddler.(*simSwitches) }
+
+func (w *simSwitches) line() *simLine { return &w.simLine }
+
+func (w *simSwitches) heard(system, component uint8, msg message.Message) {
+	if len(w.record) == simRecord {
+		w.record = slices.Clone(w.record[simRecord/2:])
+	}
+	w.record = append(w.record, simReceived{time.Now(), system, component, msg})
+}
+
+func (w *simSwitches) entering(custom uint32) {
+	if w.onMode != nil {
+		w.onMode(custom)
+	}
+}
+
+func (w *simSwitches) acked(ack *common.MessageCommandAck) []simAnswer {
+	if w.onAck == nil {
+		return []simAnswer{{ack: ack}}
+	}
+	return w.onAck(ack)
+}
+
+// withholds reports whether a message is not sent now: a heartbeat until noBeatsUntil.
+func (w *simSwitches) withholds(id uint32) bool { return id == 0 && !time.Now().After(w.noBeatsUntil) }
+
+func (w *simSwitches) obeyed(c simCommand) bool {
+	asks := c.id == common.MAV_CMD_SET_MESSAGE_INTERVAL || c.id == common.MAV_CMD_REQUEST_MESSAGE
+	setsMode := c.id == common.MAV_CMD_DO_SET_MODE
+	switch {
+	case w.neverDone[c.id]:
+		w.of.ack(c, common.MAV_RESULT_IN_PROGRESS)
+	case w.refuses[c.id] || (setsMode && slices.Contains(w.refusesModes, uint32(c.p[1]))):
+		w.of.ack(c, common.MAV_RESULT_FAILED)
+	case w.idle && !asks:
+		w.of.ack(c, common.MAV_RESULT_ACCEPTED)
+		if setsMode && w.of.isPX4() && w.of.version >= simPX4v16 {
+			w.of.ack(c, common.MAV_RESULT_ACCEPTED) // PX4's second ack: see setMode
+		}
+	default:
+		return false
+	}
+	return true
+}
+
 // openGCS returns the ground station's end of a cable to another port of the
 // autopilot. It stays open until the simulator ends.
 func (s *simulator) openGCS() port {
@@ -182,7 +280,7 @@ func (s *simulator) say(severity common.MAV_SEVERITY, text string) {
 func (s *simulator) received() []simReceived {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.record)
+	return slices.Clone(s.switches().record)
 }
 
 // truth returns what the vehicle really does.
@@ -203,12 +301,12 @@ func (s *simulator) plug() { s.change(func() { s.unplugged = false }) }
 // or the port is closed.
 func (s *simulator) stallWrites(on bool) {
 	s.change(func() {
-		if s.stall != nil {
-			close(s.stall)
-			s.stall = nil
+		if s.switches().stall != nil {
+			close(s.switches().stall)
+			s.switches().stall = nil
 		}
 		if on {
-			s.stall = make(chan struct{})
+			s.switches().stall = make(chan struct{})
 		}
 	})
 }
@@ -230,7 +328,7 @@ type simBoard struct {
 func simFlight(t *testing.T, flavour simFlavour, prepare func(*simulator), test func(*simBoard)) {
 	t.Helper()
 	inLinkBubble(t, func(t *testing.T) {
-		s := newSimulator(flavour)
+		s := newTestSimulator(flavour)
 		if prepare != nil {
 			prepare(s)
 		}
@@ -556,7 +654,7 @@ func (b *simBoard) acts(p *player, w []string) (known bool) {
 	case "pushed":
 		b.change(func() { b.quad.vn = p.number(w[1]) })
 	case "gathers":
-		b.change(func() { b.gathers = p.duration(w[1]) })
+		b.change(func() { b.switches().gathers = p.duration(w[1]) })
 	case "queues":
 		b.say(common.MAV_SEVERITY_INFO, strings.Join(w[1:], " "))
 	case "mark":
@@ -1175,7 +1273,7 @@ func TestSimCableReplacesAnOlderEnd(t *testing.T) {
 }
 
 func TestSimReadEndsAtItsDeadline(t *testing.T) {
-	simFlight(t, simPX4, func(s *simulator) { s.muted = true }, func(b *simBoard) {
+	simFlight(t, simPX4, func(s *simulator) { s.switches().muted = true }, func(b *simBoard) {
 		p, _ := b.open()
 		begin := time.Now()
 		_ = p.(*simPort).SetReadDeadline(begin.Add(100 * time.Millisecond))
@@ -1255,7 +1353,7 @@ func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 	for seed, before := range map[uint64]int{3: 6 * 256, 20: 37 * 256} {
 		inLinkBubble(t, func(t *testing.T) {
 			time.Sleep(time.Duration(seed)*time.Minute + time.Duration(before)*time.Millisecond)
-			s := newSimulator(simPX4)
+			s := newTestSimulator(simPX4)
 			var w simWire
 			var line []byte
 			sent := map[string]bool{}
@@ -1345,14 +1443,14 @@ func anyDamage(rate float64, seed uint64) simFault {
 
 // setNoise damages bytes from now on: in is towards the autopilot, out is from it.
 func (s *simulator) setNoise(in, out simFault) {
-	s.noiseIn = bytes.Clone
-	s.noiseOut = bytes.Clone
+	s.switches().noiseIn = bytes.Clone
+	s.switches().noiseOut = bytes.Clone
 	if !in.bad() && !out.bad() {
 		return
 	}
 	var there, back simWire
-	s.noiseIn = func(b []byte) []byte { return there.carry(b, in) }
-	s.noiseOut = func(b []byte) []byte { return back.carry(b, out) }
+	s.switches().noiseIn = func(b []byte) []byte { return there.carry(b, in) }
+	s.switches().noiseOut = func(b []byte) []byte { return back.carry(b, out) }
 }
 
 // simWire is one direction of a line.

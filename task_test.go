@@ -71,7 +71,7 @@ func TestWhatAFailedPlanArmedIsDisarmed(t *testing.T) {
 
 // slowly delays the line as a telemetry radio does, and gives mavrest time to measure it.
 func (f *flight) slowly(oneWay time.Duration) {
-	f.sim.change(func() { f.sim.delay = oneWay })
+	f.sim.change(func() { f.sim.switches().delay = oneWay })
 	time.Sleep(4 * time.Second)
 }
 
@@ -121,7 +121,7 @@ func toALandingPlace(f *flight) *drone {
 	f.aloft()
 	f.accepted("/land", "{"+at(40, 0)+"}")
 	time.Sleep(5 * time.Second)
-	f.sim.change(func() { f.sim.muted = true })
+	f.sim.change(func() { f.sim.switches().muted = true })
 	return f.drone
 }
 
@@ -139,7 +139,7 @@ func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 		"from a landing at a place": func(f *flight) { toALandingPlace(f) },
 		"from a client's sticks": func(f *flight) {
 			(&player{flight: f}).plays("aloft, mode position, input pitch 0.3 timeout 5")
-			f.sim.change(func() { f.sim.muted = true })
+			f.sim.change(func() { f.sim.switches().muted = true })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 				lineEqual(t, "the client has the drone", d.cmd.clientActed, false)
 				lineEqual(t, "the client's sticks act", d.sticks.phase == stickClient, false)
 				d.mu.Unlock()
-				f.sim.change(func() { f.sim.muted = false })
+				f.sim.change(func() { f.sim.switches().muted = false })
 				time.Sleep(20 * time.Second)
 				f.wantHandsOff(since)
 			})
@@ -245,7 +245,7 @@ func TestHomeIsForgottenAtARestart(t *testing.T) {
 // forbids makes the vehicle refuse modes.
 func (f *flight) forbids(modes ...uint32) {
 	f.sim.change(func() {
-		f.sim.refusesModes = modes // ArduPilot's
+		f.sim.switches().refusesModes = modes // ArduPilot's
 		f.sim.modes = slices.Clone(f.sim.modes)
 		for i := range f.sim.modes {
 			m := &f.sim.modes[i]

@@ -114,7 +114,7 @@ func (z *fuzzed) enters(custom uint32) {
 	if z.pending == 0 && now.Sub(z.ended) > followTime+time.Second { // every command is over
 		since = later(oldest, z.asked) // of them only the last one still explains a mode
 	}
-	explained := z.commanded(s.record, custom, since) || z.firmware == px4 && z.tookOff &&
+	explained := z.commanded(s.switches().record, custom, since) || z.firmware == px4 && z.tookOff &&
 		custom == entered[px4][ModeHold]
 	for i, r := range z.history { // a plan explains the mode that it began in
 		lately := i == len(z.history)-1 || z.history[i+1].at.After(oldest) // in force at some time since then
@@ -417,8 +417,8 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 	func(z *fuzzed, arg byte) { // 13: the line is cut for a while
 		cuts := [][2]func(){
 			{z.sim.unplug, z.sim.plug},
-			{func() { z.sim.change(func() { z.sim.muted = true }) },
-				func() { z.sim.change(func() { z.sim.muted = false }) }},
+			{func() { z.sim.change(func() { z.sim.switches().muted = true }) },
+				func() { z.sim.change(func() { z.sim.switches().muted = false }) }},
 		}
 		c := cuts[arg/16%2]
 		c[0]()
@@ -428,7 +428,9 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 	func(z *fuzzed, arg byte) { z.acksBecome(arg) }, // 14: acks
 	func(z *fuzzed, arg byte) { // 15: a slower line
 		delays := []time.Duration{soakDelay, 8 * time.Millisecond, 60 * time.Millisecond, 210 * time.Millisecond}
-		z.sim.change(func() { z.sim.delay = max(z.sim.delay, delays[arg%4]) }) // frames keep their order
+		z.sim.change(func() { // frames keep their order
+			z.sim.switches().delay = max(z.sim.switches().delay, delays[arg%4])
+		})
 	},
 	func(z *fuzzed, arg byte) { // 16: commands are refused
 		ids := []common.MAV_CMD{
@@ -436,16 +438,18 @@ var fuzzActs = []func(z *fuzzed, arg byte){
 			common.MAV_CMD_COMPONENT_ARM_DISARM, common.MAV_CMD_CONDITION_YAW, common.MAV_CMD_NAV_TAKEOFF,
 		}
 		z.sim.change(func() {
-			clear(z.sim.refuses)
+			clear(z.sim.switches().refuses)
 			if arg%8 < 6 {
-				z.sim.refuses[ids[arg%8]] = true
+				z.sim.switches().refuses[ids[arg%8]] = true
 			}
 		})
 	},
 	func(z *fuzzed, arg byte) { // 17: heartbeats are lost
-		z.sim.change(func() { z.sim.noBeatsUntil = time.Now().Add(fuzzWaits[arg%16]) })
+		z.sim.change(func() { z.sim.switches().noBeatsUntil = time.Now().Add(fuzzWaits[arg%16]) })
 	},
-	func(z *fuzzed, arg byte) { z.sim.change(func() { z.sim.idle = arg%3 == 0 }) }, // 18: commands may do nothing
+	func(z *fuzzed, arg byte) { // 18: commands may do nothing
+		z.sim.change(func() { z.sim.switches().idle = arg%3 == 0 })
+	},
 	func(z *fuzzed, arg byte) { // 19: a restart, or somebody else's sticks
 		if arg%8 == 0 {
 			z.sim.reboot(arg%16 == 0)
@@ -461,7 +465,7 @@ func (z *fuzzed) acksBecome(arg byte) {
 	n := int(arg / 5)
 	late := fuzzWaits[arg/5%16]
 	z.sim.change(func() {
-		z.sim.onAck = func(a *common.MessageCommandAck) []simAnswer {
+		z.sim.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
 			question := a.Command == common.MAV_CMD_REQUEST_MESSAGE || a.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL
 			switch arg % 5 {
 			case 1: // some acks are lost
@@ -533,7 +537,7 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 	flavour := []simFlavour{simPX4, simArduPilot, simQuadPlane}[setup%3]
 	prepare := func(s *simulator) {
 		s.receiver = simReceiver(setup / 3 % 4)
-		s.delay = soakDelay
+		s.switches().delay = soakDelay
 		if flavour == simQuadPlane {
 			s.params["Q_GUIDED_MODE"] = float64(setup / 12 % 2)
 		}
@@ -562,7 +566,7 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 			z.reports = f.drone.cmd.reports
 			z.reports.kept = slices.Clone(z.reports.kept)
 			z.history = []modeAt{{custom: f.sim.mode, at: z.began}}
-			f.sim.onMode = z.enters
+			f.sim.switches().onMode = z.enters
 			z.begun.Store(true)
 		})
 		for ; len(acts) > 1 && time.Since(z.began) < fuzzTime && len(z.wrong) == 0; acts = acts[2:] {
@@ -575,9 +579,9 @@ func flyBytes(t *testing.T, setup byte, acts []byte) {
 			time.Sleep(137 * time.Microsecond)
 		}
 		f.sim.change(func() {
-			f.sim.muted, f.sim.idle, f.sim.onAck = false, false, nil
-			f.sim.delay, f.sim.noBeatsUntil = soakDelay, time.Time{}
-			clear(f.sim.refuses)
+			f.sim.switches().muted, f.sim.switches().idle, f.sim.switches().onAck = false, false, nil
+			f.sim.switches().delay, f.sim.switches().noBeatsUntil = soakDelay, time.Time{}
+			clear(f.sim.switches().refuses)
 		})
 		f.sim.plug()
 		time.Sleep(8 * time.Second)
@@ -800,8 +804,8 @@ func noise(rate float64) func(*onlooker) {
 
 func ackFault(name string) fault {
 	return fault{name,
-		func(w *onlooker) { w.sim.change(func() { w.sim.onAck = w.onAck(name) }) },
-		func(w *onlooker) { w.sim.change(func() { w.sim.onAck = w.onAck("") }) }}
+		func(w *onlooker) { w.sim.change(func() { w.sim.switches().onAck = w.onAck(name) }) },
+		func(w *onlooker) { w.sim.change(func() { w.sim.switches().onAck = w.onAck("") }) }}
 }
 
 var faults = []fault{
@@ -809,12 +813,12 @@ var faults = []fault{
 	{"noise 0.1 %", noise(0.001), noise(0)},
 	{"noise 1 %", noise(0.01), noise(0)},
 	{"unplugged", func(w *onlooker) { w.sim.unplug() }, func(w *onlooker) { w.sim.plug() }},
-	{"silent", func(w *onlooker) { w.sim.change(func() { w.sim.muted = true }) },
-		func(w *onlooker) { w.sim.change(func() { w.sim.muted = false }) }},
+	{"silent", func(w *onlooker) { w.sim.change(func() { w.sim.switches().muted = true }) },
+		func(w *onlooker) { w.sim.change(func() { w.sim.switches().muted = false }) }},
 	{"writes hang", func(w *onlooker) { w.sim.stallWrites(true) }, func(w *onlooker) { w.sim.stallWrites(false) }},
 	{"heartbeats lost", func(w *onlooker) {
 		until := time.Now().Add(time.Duration(w.rand.IntN(6000)) * time.Millisecond)
-		w.sim.change(func() { w.sim.noBeatsUntil = until })
+		w.sim.change(func() { w.sim.switches().noBeatsUntil = until })
 	}, nil},
 	{"rebooted in flight", func(w *onlooker) { w.sim.reboot(true) }, nil},
 	{"rebooted on the ground", func(w *onlooker) { w.sim.reboot(false) }, nil},
@@ -824,13 +828,16 @@ var faults = []fault{
 		w.sim.pilotMode(modes[w.rand.IntN(len(modes))])
 	}, nil},
 	{"pilot disarms or arms", func(w *onlooker) { w.sim.pilotArm(w.rand.IntN(2) == 0) }, nil},
-	{"acknowledges commands and does nothing", func(w *onlooker) { w.sim.change(func() { w.sim.idle = true }) },
-		func(w *onlooker) { w.sim.change(func() { w.sim.idle = false }) }},
+	{"acknowledges commands and does nothing",
+		func(w *onlooker) { w.sim.change(func() { w.sim.switches().idle = true }) },
+		func(w *onlooker) { w.sim.change(func() { w.sim.switches().idle = false }) }},
 	{"in progress for ever",
-		func(w *onlooker) { w.sim.change(func() { w.sim.neverDone[common.MAV_CMD_DO_REPOSITION] = true }) },
-		func(w *onlooker) { w.sim.change(func() { clear(w.sim.neverDone) }) }},
-	{"slow line", func(w *onlooker) { w.sim.change(func() { w.sim.delay = 400 * time.Millisecond }) },
-		func(w *onlooker) { w.sim.change(func() { w.sim.delay = soakDelay }) }},
+		func(w *onlooker) {
+			w.sim.change(func() { w.sim.switches().neverDone[common.MAV_CMD_DO_REPOSITION] = true })
+		},
+		func(w *onlooker) { w.sim.change(func() { clear(w.sim.switches().neverDone) }) }},
+	{"slow line", func(w *onlooker) { w.sim.change(func() { w.sim.switches().delay = 400 * time.Millisecond }) },
+		func(w *onlooker) { w.sim.change(func() { w.sim.switches().delay = soakDelay }) }},
 	ackFault("acks lost"), ackFault("acks late"), ackFault("acks doubled"), ackFault("acks from strangers"),
 }
 
@@ -932,9 +939,9 @@ func watch(f *flight, seed uint64, d time.Duration, figures map[string]int) *onl
 	w.rand, w.ackRand = w.dice(1), w.dice(2)
 	f.diary.tail = 200
 	f.sim.change(func() {
-		f.sim.onAck = w.onAck("")
-		f.sim.delay = soakDelay
-		f.sim.onMode = func(custom uint32) {
+		f.sim.switches().onAck = w.onAck("")
+		f.sim.switches().delay = soakDelay
+		f.sim.switches().onMode = func(custom uint32) {
 			mode, _ := w.firmware.reported(custom)
 			w.explain(mode.String())
 			w.note("the vehicle's mode is %v (%d)", mode, custom)
