@@ -61,8 +61,11 @@ const maxBody = 4 << 10
 type api struct {
 	drone *drone
 
-	mu      sync.Mutex    // guards the streams
-	streams []eventStream // oldest first
+	// mu: guards the streams
+	mu sync.Mutex
+
+	// streams: oldest first
+	streams []eventStream
 }
 
 // handler handles a request and returns the answer.
@@ -70,10 +73,14 @@ type handler func(http.ResponseWriter, *http.Request) response
 
 // response is an answer.
 type response struct {
-	status      int // 0: the handler has written its answer itself
+	// status: 0: the handler has written its answer itself
+	status int
+
 	contentType string
 	body        []byte
-	policy      string // of a page: what it may run
+
+	// policy: of a page: what it may run
+	policy string
 }
 
 // written is the response of a handler that has written its answer itself.
@@ -161,7 +168,8 @@ func newHandler(d *drone, allowed admission) http.Handler {
 	mux.Handle("/", handler(notFound).answers(d.log))
 	return handler(func(w http.ResponseWriter, r *http.Request) response {
 		answered, err := allowed.check(w, r)
-		if code(err) == codeCrossOrigin { // a browser shows its user no more than that it failed
+		// a browser shows its user no more than that it failed
+		if code(err) == codeCrossOrigin {
 			d.log.Warn("a page was refused", "from", r.RemoteAddr, "origin", r.Header.Get("Origin"),
 				"method", r.Method, "path", r.URL.Path, "error", err)
 		}
@@ -171,7 +179,9 @@ func newHandler(d *drone, allowed admission) http.Handler {
 		case answered:
 			return written
 		}
-		if p := r.URL.Path; !path.IsAbs(p) || path.Clean(p) != p { // ServeMux would redirect it
+
+		// ServeMux would redirect it
+		if p := r.URL.Path; !path.IsAbs(p) || path.Clean(p) != p {
 			return notFound(w, r)
 		}
 		mux.ServeHTTP(w, r)
@@ -186,18 +196,21 @@ func notFound(w http.ResponseWriter, r *http.Request) response {
 			return page(http.StatusNotFound, rootPage)
 		}
 	}
-	return failed(refuse(codeNotFound, "no such path; there are GET /api/drone, GET /api/drone/status, GET and POST /api/drone/mode, and "+
+	return failed(refuse(codeNotFound, "no such path; there are GET /api/drone, GET /api/drone/status, GET and "+
+		"POST /api/drone/mode, and "+
 		"POST /api/drone/input, /api/drone/takeoff, /api/drone/goto and /api/drone/land"))
 }
 
 // encode returns v as JSON with a newline, without HTML escapes.
 func encode(v any) []byte {
 	var b bytes.Buffer
-	b.Grow(2 << 10) // a status takes less
+	// a status takes less
+	b.Grow(2 << 10)
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic(err) // an answer has a value that JSON can't express: a bug
+		// an answer has a value that JSON can't express: a bug
+		panic(err)
 	}
 	return b.Bytes()
 }
@@ -246,11 +259,19 @@ func failedLater(err error, accepted commandBody) response {
 
 // field is a field of a request.
 type field struct {
-	name     string
-	into     any     // the address of a pointer to the value, which stays nil if the field is absent
-	min, max float64 // the range of a number; both 0 for any other field
-	unit     string  // a number's unit; for any other field its values, in words
-	without  string  // how to send the command without this field; "" if there is no more to say than to leave it out
+	name string
+
+	// into: the address of a pointer to the value, which stays nil if the field is absent
+	into any
+
+	// min, max: the range of a number; both 0 for any other field
+	min, max float64
+
+	// unit: a number's unit; for any other field its values, in words
+	unit string
+
+	// without: how to send the command without this field; "" if there is no more to say than to leave it out
+	without string
 }
 
 // requestableModes are the modes that a client may ask for, in words.
@@ -273,7 +294,9 @@ func readFields(w http.ResponseWriter, r *http.Request, example string, fields [
 	if err := checkLength(w, r); err != nil {
 		return nil, err
 	}
-	if r.ContentLength > maxBody { // with Expect: 100-continue the client has not sent the body yet
+
+	// with Expect: 100-continue the client has not sent the body yet
+	if r.ContentLength > maxBody {
 		return nil, errTooLarge
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
@@ -284,7 +307,8 @@ func readFields(w http.ResponseWriter, r *http.Request, example string, fields [
 		return nil, refuse(codeBadRequest, "the body ended early")
 	case len(body) > maxBody:
 		return nil, errTooLarge
-	case connOf(r).gone(): // an outage delayed the request, and its client has given up
+	case connOf(r).gone():
+		// an outage delayed the request, and its client has given up
 		return nil, refuse(codeBadRequest, "the connection was closed before the command was read: nothing was sent")
 	}
 	return body, decode(trimBody(body), example, fields)
@@ -297,9 +321,11 @@ var bodyHeaders = []string{"Content-Type", "Content-Encoding", "Expect"}
 // then knows of no body: a takeoff to 3 m would climb to the default, a landing there would land
 // here. The answer ends the connection: the body would be read as the next request.
 func checkLength(w http.ResponseWriter, r *http.Request) error {
-	lengthGiven := r.ContentLength != 0 || r.Header["Content-Length"] != nil // -1 for chunks
+	// -1 for chunks
+	lengthGiven := r.ContentLength != 0 || r.Header["Content-Length"] != nil
 	i := slices.IndexFunc(bodyHeaders, func(name string) bool {
-		return strings.Join(r.Header[name], "") != "" // an empty one counts as none
+		// an empty one counts as none
+		return strings.Join(r.Header[name], "") != ""
 	})
 	if lengthGiven || i < 0 {
 		return nil
@@ -320,7 +346,8 @@ func decode(body []byte, example string, fields []field) error {
 	}
 	var whole json.RawMessage
 	if err := json.Unmarshal(body, &whole); err != nil {
-		return refuse(codeBadRequest, "the body is not one JSON object: %s; want %s", cmp.Or(lookOf(body), err.Error()), example)
+		return refuse(codeBadRequest, "the body is not one JSON object: %s; want %s",
+			cmp.Or(lookOf(body), err.Error()), example)
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if t, _ := dec.Token(); t != json.Delim('{') {
@@ -328,7 +355,8 @@ func decode(body []byte, example string, fields []field) error {
 	}
 	seen := make(map[string]bool)
 	for dec.More() {
-		t, _ := dec.Token() // no error: the whole body is valid JSON
+		// no error: the whole body is valid JSON
+		t, _ := dec.Token()
 		name := t.(string)
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		switch {
@@ -368,13 +396,17 @@ func fieldNames(fields []field) string {
 
 func (f field) decode(dec *json.Decoder) error {
 	if err := dec.Decode(f.into); err != nil {
-		e := err.(*json.UnmarshalTypeError)        // the only possible error: the JSON is valid
-		if strings.HasPrefix(e.Value, "number ") { // a number that float64 can't hold
+		// the only possible error: the JSON is valid
+		e := err.(*json.UnmarshalTypeError)
+		// a number that float64 can't hold
+		if strings.HasPrefix(e.Value, "number ") {
 			return refuse(codeOutOfRange, "%s: the number is too large", f.name)
 		}
 		return refuse(codeBadRequest, "%s: want %s, got a JSON %s", f.name, f.values(), e.Value)
 	}
-	if reflect.ValueOf(f.into).Elem().IsNil() { // only null leaves it so
+
+	// only null leaves it so
+	if reflect.ValueOf(f.into).Elem().IsNil() {
 		return f.isNull()
 	}
 	if v, ok := f.into.(**float64); ok && (**v < f.min || **v > f.max) {
@@ -414,7 +446,8 @@ func checkPlace(req *request) error {
 	case req.lat == nil && req.lon != nil:
 		return refuse(codeOutOfRange, "lat: missing; lat and lon come together")
 	case req.lat != nil && degE7(*req.lat) == 0 && degE7(*req.lon) == 0:
-		return refuse(codeOutOfRange, "lat, lon: 0, 0 is no place that a drone is sent to: two empty fields are sent as 0, 0")
+		return refuse(codeOutOfRange, "lat, lon: 0, 0 is no place that a drone is sent to: two empty fields are "+
+			"sent as 0, 0")
 	}
 	return nil
 }
@@ -436,7 +469,8 @@ func (a *api) getMode(http.ResponseWriter, *http.Request) response {
 }
 
 // commandBody is the answer to a command. Mode is empty unless it was accepted. Done says whether the
-// manoeuvre is complete, Took after how many seconds the wait ended; both are nil unless the client waited. Note is what else is to be said.
+// manoeuvre is complete, Took after how many seconds the wait ended; both are nil unless the client waited. Note is
+// what else is to be said.
 type commandBody struct {
 	Status     string  `json:"status"`
 	StatusCode uint8   `json:"status_code"`
@@ -464,7 +498,8 @@ func (a *api) doRequest(
 		return failed(err)
 	}
 	conn := connOf(r)
-	conn.markBusy(nil) // the autopilot may take seconds to answer
+	// the autopilot may take seconds to answer
+	conn.markBusy(nil)
 	began := time.Now()
 	accepted, err := a.drone.do(*req)
 	log := a.drone.log.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body))
@@ -484,8 +519,10 @@ func (a *api) doRequest(
 	ctx, end := context.WithCancelCause(limited)
 	conn.markBusy(func() { end(errMadeWay) })
 	err = a.drone.wait(ctx, accepted.manoeuvre, began)
-	done, seconds := err == nil, rounded(time.Since(began).Seconds(), 2)
-	answer.Done, answer.Took = &done, &seconds
+	done := err == nil
+	seconds := rounded(time.Since(began).Seconds(), 2)
+	answer.Done = &done
+	answer.Took = &seconds
 	if done {
 		answer.Note = accepted.manoeuvre.note
 		log.Info("manoeuvre complete", "took", took())
@@ -525,7 +562,8 @@ func (a *api) postMode(w http.ResponseWriter, r *http.Request) response {
 func (a *api) postTakeoff(w http.ResponseWriter, r *http.Request) response {
 	req := request{setMode: true, mode: ModeTakeoff}
 	return a.doRequest(w, r, &req, `{"altitude":10}`, []field{
-		{"altitude", &req.altitude, 0.5, 1000, "metres above home", fmt.Sprintf("to climb to %g m send {}", defaultTakeoff)},
+		{"altitude", &req.altitude, 0.5, 1000, "metres above home", fmt.Sprintf("to climb to %g m send {}",
+			defaultTakeoff)},
 	}, func() error { return nil })
 }
 
@@ -543,7 +581,8 @@ func (a *api) postGoto(w http.ResponseWriter, r *http.Request) response {
 		case req.altitude != nil && req.altitudeMSL != nil:
 			return refuse(codeOutOfRange, "altitude and altitude_msl: give one of the two")
 		case req.lat == nil && req.altitude == nil && req.altitudeMSL == nil && req.heading == nil:
-			return refuse(codeOutOfRange, "nothing to do: give lat and lon, an altitude (altitude or altitude_msl) or a heading")
+			return refuse(codeOutOfRange, "nothing to do: give lat and lon, an altitude (altitude or altitude_msl) "+
+				"or a heading")
 		}
 		return nil
 	})
@@ -551,7 +590,8 @@ func (a *api) postGoto(w http.ResponseWriter, r *http.Request) response {
 
 func (a *api) postLand(w http.ResponseWriter, r *http.Request) response {
 	req := request{setMode: true, mode: ModeLand}
-	return a.doRequest(w, r, &req, `{} to land here`, placeFields(&req, "to land here send {}"), func() error { return checkPlace(&req) })
+	fields := placeFields(&req, "to land here send {}")
+	return a.doRequest(w, r, &req, `{} to land here`, fields, func() error { return checkPlace(&req) })
 }
 
 type inputAnswer struct {
@@ -572,7 +612,9 @@ func (a *api) postInput(w http.ResponseWriter, r *http.Request) response {
 	if err != nil {
 		return failed(err)
 	}
-	expires := or(timeout, 0.5) // seconds (docs/openapi.yaml)
+
+	// seconds (docs/openapi.yaml)
+	expires := or(timeout, 0.5)
 	mode, err := a.drone.input(stickInput{
 		roll: or(roll, 0), pitch: or(pitch, 0), yaw: or(yaw, 0), throttle: throttle,
 		timeout: time.Duration(expires * float64(time.Second)), from: clientOf(r),
@@ -593,17 +635,22 @@ type lookalike struct {
 // lookalikes are tried in order. Each was sent by somebody: by a shell that removed the quotes, by
 // curl without JSON, by Python's str of a dict.
 var lookalikes = []lookalike{
-	{regexp.MustCompile(`^--[^\n]*\r?\n(?i:content-disposition)`), "it looks like a form of several parts (curl -F): send JSON (curl -d)"},
+	{regexp.MustCompile(`^--[^\n]*\r?\n(?i:content-disposition)`), "it looks like a form of several parts (curl " +
+		"-F): send JSON (curl -d)"},
 	{regexp.MustCompile(`^[\w.%+-]+=`), "it looks like a form: send JSON"},
 	{regexp.MustCompile(`^<`), "it looks like XML or HTML: send JSON"},
 	{regexp.MustCompile(`^@`), "it looks like the name of a file, which the client did not read"},
-	{regexp.MustCompile(`^['"\x60]\s*\{`), "it is an object in quotes: the shell left them in, or it was made JSON twice; send the object itself"},
-	{regexp.MustCompile(`^\{\s*'`), "its quotes are single ones, as Python's str writes them (json.dumps writes JSON): JSON has double ones"},
+	{regexp.MustCompile(`^['"\x60]\s*\{`), "it is an object in quotes: the shell left them in, or it was made JSON " +
+		"twice; send the object itself"},
+	{regexp.MustCompile(`^\{\s*'`), "its quotes are single ones, as Python's str writes them (json.dumps writes " +
+		"JSON): JSON has double ones"},
 	{regexp.MustCompile(`^\{\s*\\`), "its quotes have backslashes, which the shell left in"},
 	{regexp.MustCompile(`^\{\s*[“”„«‘’]`), "its quotes are typographic ones: JSON has straight ones"},
-	{regexp.MustCompile(`^\{\s*[\pL_$]`), "its names have no quotes: PowerShell and cmd remove them; put the body into a file, and send that (curl -d @FILE)"},
+	{regexp.MustCompile(`^\{\s*[\pL_$]`), "its names have no quotes: PowerShell and cmd remove them; put the body " +
+		"into a file, and send that (curl -d @FILE)"},
 	{regexp.MustCompile(`:\s*[+-]?(NaN|nan|Infinity|inf)\b`), "NaN and Infinity are no JSON numbers"},
-	{regexp.MustCompile(`:\s*(True|False|None)\b`), "True, False and None are Python's: JSON has true and false; json.dumps writes JSON"},
+	{regexp.MustCompile(`:\s*(True|False|None)\b`), "True, False and None are Python's: JSON has true and false; " +
+		"json.dumps writes JSON"},
 	{regexp.MustCompile(`:\s*-?\d+,\d+\s*[,}]`), "a number has a decimal comma: JSON has a point"},
 	{regexp.MustCompile(`,\s*\}`), "a comma stands before the brace that ends it"},
 	{regexp.MustCompile(`/[/*]`), "JSON has no comments"},
@@ -615,9 +662,12 @@ var lookalikes = []lookalike{
 // lookOf says what a body that is not JSON looks like; "" if that is not known.
 func lookOf(body []byte) string {
 	switch {
-	case bytes.HasPrefix(body, []byte("\x1f\x8b")): // gzip
+	case bytes.HasPrefix(body, []byte("\x1f\x8b")):
+		// gzip
 		return "it is compressed: send it as it is"
-	case bytes.HasPrefix(body, []byte("\xff\xfe")), bytes.HasPrefix(body, []byte("\xfe\xff")), bytes.Contains(body, []byte{0}):
+	case bytes.HasPrefix(body, []byte("\xff\xfe")),
+		bytes.HasPrefix(body, []byte("\xfe\xff")),
+		bytes.Contains(body, []byte{0}):
 		return "it looks like UTF-16, as PowerShell writes files: send UTF-8"
 	}
 	for _, l := range lookalikes {

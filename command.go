@@ -13,13 +13,26 @@ import (
 
 // Times of a command's copies (docs/design.md, "Commands").
 const (
-	copyEvery   = 300 * time.Millisecond // or one and a half round trips
-	giveUp      = 2 * time.Second        // after the first copy
-	slowAfter   = 4                      // commands in a row that were answered after a repeat: the line is slow
-	lateAck     = time.Second            // this long after a command's last copy an ack of it may still come
-	modeGap     = 20 * time.Millisecond  // between a mode change's answer and the next one
-	modeUnknown = 500 * time.Millisecond // between a mode change's last copy and the next one, where neither ack nor report came
-	showWithin  = time.Second            // after the ack, until a report shows it
+	// copyEvery: or one and a half round trips
+	copyEvery = 300 * time.Millisecond
+
+	// giveUp: after the first copy
+	giveUp = 2 * time.Second
+
+	// slowAfter: commands in a row that were answered after a repeat: the line is slow
+	slowAfter = 4
+
+	// lateAck: this long after a command's last copy an ack of it may still come
+	lateAck = time.Second
+
+	// modeGap: between a mode change's answer and the next one
+	modeGap = 20 * time.Millisecond
+
+	// modeUnknown: between a mode change's last copy and the next one, where neither ack nor report came
+	modeUnknown = 500 * time.Millisecond
+
+	// showWithin: after the ack, until a report shows it
+	showWithin = time.Second
 )
 
 // acks matches COMMAND_ACKs with commands. An ack has no number: it only names its command.
@@ -27,15 +40,28 @@ type acks struct {
 	link *link
 	tel  *telemetry
 
-	waiting  map[common.MAV_CMD]*command
-	late     map[common.MAV_CMD]time.Time // until then acks of an earlier command with that number may come
-	trip     time.Duration                // the round trip last measured
-	repeated int                          // commands that were acknowledged after a repeat, since trip was set
-	modeFrom time.Time                    // no mode change goes out before it
-	modeCmd  common.MAV_CMD               // of the mode change sent last
+	waiting map[common.MAV_CMD]*command
 
-	asked    map[questionKind]bool // the kinds of question that went out since the handshake began
-	answered bool                  // one of them was answered
+	// late: until then acks of an earlier command with that number may come
+	late map[common.MAV_CMD]time.Time
+
+	// trip: the round trip last measured
+	trip time.Duration
+
+	// repeated: commands that were acknowledged after a repeat, since trip was set
+	repeated int
+
+	// modeFrom: no mode change goes out before it
+	modeFrom time.Time
+
+	// modeCmd: of the mode change sent last
+	modeCmd common.MAV_CMD
+
+	// asked: the kinds of question that went out since the handshake began
+	asked map[questionKind]bool
+
+	// answered: one of them was answered
+	answered bool
 }
 
 // questionKind is a kind of question to the vehicle: a command, a message (REQUEST_MESSAGE), or a parameter.
@@ -47,18 +73,36 @@ type questionKind struct {
 
 // command is one MAVLink command with its copies and its answer.
 type command struct {
-	step   *step
-	before report // the last report when the first copy went out
+	step *step
 
-	copies       int
-	sentAt       time.Time // when the first one was sent
-	triedAt      time.Time // when the newest one was to be sent; it may have been left out
-	copyDue      time.Time // when the next one is due
-	asked        bool      // a report was requested since the first copy
-	ackedAt      time.Time // when ACCEPTED came first
-	reportsAtAck int       // reports heard before that ack
-	refusal      *uint8    // the first ack that is not ACCEPTED
-	refusedAt    time.Time // when that came
+	// before: the last report when the first copy went out
+	before report
+
+	copies int
+
+	// sentAt: when the first one was sent
+	sentAt time.Time
+
+	// triedAt: when the newest one was to be sent; it may have been left out
+	triedAt time.Time
+
+	// copyDue: when the next one is due
+	copyDue time.Time
+
+	// asked: a report was requested since the first copy
+	asked bool
+
+	// ackedAt: when ACCEPTED came first
+	ackedAt time.Time
+
+	// reportsAtAck: reports heard before that ack
+	reportsAtAck int
+
+	// refusal: the first ack that is not ACCEPTED
+	refusal *uint8
+
+	// refusedAt: when that came
+	refusedAt time.Time
 }
 
 func (c *command) acked() bool { return !c.ackedAt.IsZero() }
@@ -82,7 +126,13 @@ func (c *command) answerBy(trip time.Duration) time.Time {
 }
 
 func newAcks(l *link, tel *telemetry) *acks {
-	return &acks{link: l, tel: tel, waiting: make(map[common.MAV_CMD]*command), late: make(map[common.MAV_CMD]time.Time), asked: make(map[questionKind]bool)}
+	return &acks{
+		link:    l,
+		tel:     tel,
+		waiting: make(map[common.MAV_CMD]*command),
+		late:    make(map[common.MAV_CMD]time.Time),
+		asked:   make(map[questionKind]bool),
+	}
 }
 
 // byReport reports whether a report proves the command, whatever its acks are.
@@ -100,7 +150,7 @@ func (a *acks) open(s *step, before report) *command {
 // close ends the wait. Where the command was repeated or not answered, acks of it may still come.
 func (a *acks) close(c *command) {
 	delete(a.waiting, c.step.cmd)
-	if c.copies > 1 || c.copies == 1 && !c.answered() {
+	if c.copies > 1 || (c.copies == 1 && !c.answered()) {
 		a.late[c.step.cmd] = c.triedAt.Add(lateAck)
 	}
 }
@@ -117,7 +167,8 @@ func (a *acks) send(c *command) error {
 	now := time.Now()
 	c.triedAt = now
 	if c.copies > 0 {
-		a.link.pad() // gets the autopilot's parser out of a broken frame
+		// gets the autopilot's parser out of a broken frame
+		a.link.pad()
 	}
 	if err := a.link.send(c.step.message(a.tel.id.system, uint8(c.copies))); err != nil {
 		return err
@@ -128,7 +179,8 @@ func (a *acks) send(c *command) error {
 	}
 	c.copies++
 	if c.step.to != nil {
-		a.modeFrom, a.modeCmd = now.Add(modeUnknown), c.step.cmd
+		a.modeFrom = now.Add(modeUnknown)
+		a.modeCmd = c.step.cmd
 	}
 	return nil
 }
@@ -136,17 +188,21 @@ func (a *acks) send(c *command) error {
 // hear takes an ack that the vehicle sent to us; reports is the number of reports before it.
 func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time) {
 	a.answered = true
-	if result == uint8(common.MAV_RESULT_IN_PROGRESS) { // the answer is still to come
+	// the answer is still to come
+	if result == uint8(common.MAV_RESULT_IN_PROGRESS) {
 		return
 	}
 	a.modeAnswered(cmd)
 	c, accepted := a.waiting[cmd], result == uint8(common.MAV_RESULT_ACCEPTED)
 	switch {
-	case c == nil || c.copies == 0 || now.Before(c.sentAt): // it answers no copy of a command that waits
+	case c == nil || c.copies == 0 || now.Before(c.sentAt):
+		// it answers no copy of a command that waits
 	case !accepted && c.refusal == nil:
-		c.refusal, c.refusedAt = &result, now
+		c.refusal = &result
+		c.refusedAt = now
 	case accepted && !c.acked():
-		c.ackedAt, c.reportsAtAck = now, reports
+		c.ackedAt = now
+		c.reportsAtAck = reports
 		a.measure(c, now.Sub(c.sentAt))
 	}
 }
@@ -158,9 +214,11 @@ func (a *acks) measure(c *command, took time.Duration) {
 	a.repeated++
 	switch {
 	case c.copies == 1:
-		a.trip, a.repeated = took, 0
+		a.trip = took
+		a.repeated = 0
 	case a.repeated == slowAfter:
-		a.trip, a.repeated = min(took, max(2*a.trip, copyEvery)), 0
+		a.trip = min(took, max(2*a.trip, copyEvery))
+		a.repeated = 0
 	}
 }
 
@@ -178,15 +236,19 @@ func (a *acks) ask(id uint32) error {
 // that is enough. reports is the number of reports so far. Where the vehicle showed the same
 // before the first copy, r must have come after the ack.
 func (c *command) shown(r report, reports int) bool {
-	shows, showedBefore := false, false // what the command asks for
+	shows := false
+	// what the command asks for
+	showedBefore := false
 	switch s, g := c.step, c.step.to; {
 	case s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM:
 		shows, showedBefore = r.armed == s.arms(), c.before.armed == s.arms()
-	case g == nil: // only its ack answers it
+	case g == nil:
+		// only its ack answers it
 		return c.acked()
 	default:
 		atEnd := g.atEnd(r) && c.before.custom != g.end
-		disarmedTakeoff := s.cmd == common.MAV_CMD_NAV_TAKEOFF && !r.armed // the vehicle does not climb
+		// the vehicle does not climb
+		disarmedTakeoff := s.cmd == common.MAV_CMD_NAV_TAKEOFF && !r.armed
 		shows = (r.custom == g.number || atEnd) && !disarmedTakeoff
 		showedBefore = c.before.custom == g.number
 	}
@@ -212,7 +274,9 @@ func code(err error) errorCode {
 
 // ofChecks reports whether a text is one of the checks before arming.
 func (t statusText) ofChecks() bool {
-	return strings.HasPrefix(t.text, "PreArm") || strings.HasPrefix(t.text, "Arm:") || strings.HasPrefix(t.text, "Preflight")
+	return strings.HasPrefix(t.text, "PreArm") ||
+		strings.HasPrefix(t.text, "Arm:") ||
+		strings.HasPrefix(t.text, "Preflight")
 }
 
 // words are the texts in a sentence, each once.
@@ -235,7 +299,9 @@ func (c *command) refused() error {
 		common.MAV_RESULT_COMMAND_UNSUPPORTED_MAV_FRAME:
 		e.code, what = codeUnsupported, "the autopilot does not know "+commandName(c.step)
 	}
-	switch c.step.cmd { // the goto was accepted and is not taken back (rule 7)
+
+	// the goto was accepted and is not taken back (rule 7)
+	switch c.step.cmd {
 	case common.MAV_CMD_DO_CHANGE_SPEED:
 		what = "it flies there at its own speed: the speed was refused"
 	case common.MAV_CMD_CONDITION_YAW:
@@ -276,22 +342,46 @@ func commandName(s *step) string {
 type move uint8
 
 const (
-	look     move = iota // nothing; decide again at the decision's time, or as soon as something came
-	ask                  // request what is waited for
-	sendCopy             // send a copy of the step
-	leaveOut             // leave this copy of the step out
+	// look: nothing; decide again at the decision's time, or as soon as something came
+	look move = iota
+
+	// ask: request what is waited for
+	ask
+
+	// sendCopy: send a copy of the step
+	sendCopy
+
+	// leaveOut: leave this copy of the step out
+	leaveOut
 
 	// The moves from here on end the wait.
 
-	goOn       // what was waited for is there, or need not be waited for
-	tooLate    // it did not come in time
-	tooNear    // the drone did not become clear of the ground in time
-	stop       // the task was ended
-	proven     // the step is shown, or acknowledged where that is enough
-	refused    // the vehicle refused the step
-	notShown   // the vehicle acknowledged the step, and no report shows it
-	notAcked   // the vehicle did not acknowledge the step
-	notObeying // a takeover ended the step's task, and no report shows the step
+	// goOn: what was waited for is there, or need not be waited for
+	goOn
+
+	// tooLate: it did not come in time
+	tooLate
+
+	// tooNear: the drone did not become clear of the ground in time
+	tooNear
+
+	// stop: the task was ended
+	stop
+
+	// proven: the step is shown, or acknowledged where that is enough
+	proven
+
+	// refused: the vehicle refused the step
+	refused
+
+	// notShown: the vehicle acknowledged the step, and no report shows it
+	notShown
+
+	// notAcked: the vehicle did not acknowledge the step
+	notAcked
+
+	// notObeying: a takeover ended the step's task, and no report shows the step
+	notObeying
 )
 
 // decision is a move, and for look the time at which to decide again.
@@ -315,7 +405,9 @@ func until(end time.Time, came bool, now time.Time) decision {
 type question struct {
 	every time.Duration
 	end   time.Time
-	asked time.Time // zero: not yet
+
+	// asked: zero: not yet
+	asked time.Time
 }
 
 func (q *question) decide(came bool, now time.Time) decision {
@@ -334,15 +426,20 @@ func (q *question) decide(came bool, now time.Time) decision {
 // lift is the wait of what flies to a place until the drone is clear of the ground: a vehicle that lifts off
 // while it flies sideways tips over, or hits what stands beside it.
 type lift struct {
-	within time.Duration // how long it may last, on the ground and once more from the first report in the air on
-	end    time.Time
-	left   bool // the drone has left the ground
+	// within: how long it may last, on the ground and once more from the first report in the air on
+	within time.Duration
+
+	end time.Time
+
+	// left: the drone has left the ground
+	left bool
 }
 
 // decide says goOn once the drone is clear. A vehicle that is offline shows nothing any more.
 func (l *lift) decide(clear, grounded, online bool, now time.Time) decision {
-	if l.end.IsZero() || !grounded && !l.left {
-		l.end, l.left = now.Add(l.within), !grounded
+	if l.end.IsZero() || (!grounded && !l.left) {
+		l.end = now.Add(l.within)
+		l.left = !grounded
 	}
 	switch {
 	case !online:
@@ -358,22 +455,34 @@ func (l *lift) decide(clear, grounded, online bool, now time.Time) decision {
 // departure is a step that is due: it goes out after a report (rule 5), and to a place only once the drone is
 // clear of the ground (rule 11).
 type departure struct {
-	due    time.Time // when it could first go
-	atOnce bool      // it is the first step of a client's command, which was due at once
-	urgent bool      // of a landing, a return, a hold or a disarming
-	away   bool      // it flies to a place
-	trip   time.Duration
-	asked  bool // a report was requested since it is due
+	// due: when it could first go
+	due time.Time
+
+	// atOnce: it is the first step of a client's command, which was due at once
+	atOnce bool
+
+	// urgent: of a landing, a return, a hold or a disarming
+	urgent bool
+
+	// away: it flies to a place
+	away bool
+
+	trip time.Duration
+
+	// asked: a report was requested since it is due
+	asked bool
 }
 
 // decide says goOn once the step may go out. A report from before awayAt, when the port was last found down,
 // does not count.
 func (x departure) decide(r *reports, awayAt time.Time, clear bool, now time.Time) decision {
-	if x.away && !clear { // it was when the step was planned, so the drone has touched the ground again
+	// it was when the step was planned, so the drone has touched the ground again
+	if x.away && !clear {
 		return decision{move: tooNear}
 	}
 
-	oldest := x.due.Add(max(reportAgain, x.trip)) // an older report does not count: a pilot's switch may be newer
+	// an older report does not count: a pilot's switch may be newer
+	oldest := x.due.Add(max(reportAgain, x.trip))
 	if x.atOnce {
 		oldest = x.due.Add(-reportFresh)
 	}
@@ -386,9 +495,11 @@ func (x departure) decide(r *reports, awayAt time.Time, clear bool, now time.Tim
 		return decision{move: ask}
 	}
 
-	end, atEnd := x.due.Add(answerWait), tooLate
+	end := x.due.Add(answerWait)
+	atEnd := tooLate
 	if blind := x.withoutReport(r.keeps(), awayAt); x.atOnce && x.urgent && blind.Before(end) {
-		end, atEnd = blind, goOn
+		end = blind
+		atEnd = goOn
 	}
 	if !now.Before(end) {
 		return decision{move: atEnd}
@@ -412,9 +523,12 @@ func (c *command) decide(last report, r *reports, trip time.Duration, taken bool
 		return decision{move: proven}
 	}
 
-	end, repeats := c.answerBy(trip), !c.answered()
-	if taken && repeats { // no copy goes out any more (rule 4)
-		end, repeats = c.triedAt.Add(showWithin), false
+	end := c.answerBy(trip)
+	repeats := !c.answered()
+	// no copy goes out any more (rule 4)
+	if taken && repeats {
+		end = c.triedAt.Add(showWithin)
+		repeats = false
 	}
 	if !now.Before(end) {
 		return decision{move: c.unproven(taken)}
@@ -428,7 +542,8 @@ func (c *command) decide(last report, r *reports, trip time.Duration, taken bool
 		next = sooner(next, c.copyDue)
 	}
 
-	if c.acked() || c.step.byReport() { // else no report proves it yet
+	// else no report proves it yet
+	if c.acked() || c.step.byReport() {
 		again := r.dueAwaited(trip)
 		if !c.asked || c.ackedAt.After(r.asked) || !now.Before(again) {
 			return decision{move: ask}
@@ -441,7 +556,7 @@ func (c *command) decide(last report, r *reports, trip time.Duration, taken bool
 // repeat is what to do when a copy is due again. None goes out while a number is kept: it may be a pilot's
 // switch. None arms an armed vehicle: he may have disarmed it in between.
 func (c *command) repeat(last report, r *reports) move {
-	if r.keeps() || c.step.arms() && last.armed {
+	if r.keeps() || (c.step.arms() && last.armed) {
 		return leaveOut
 	}
 	return sendCopy

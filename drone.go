@@ -20,16 +20,29 @@ const offlineAfter = 3 * time.Second
 // drone is the one vehicle: it handles its messages, requests what does not come by itself,
 // does what is due, and answers the API. Only locked, change and changeMayWait lock mu.
 type drone struct {
-	log     *slog.Logger
-	began   time.Time // when the program began
-	link    *link
-	clock   clock
-	reach   float64        // metres: how far away a place may be that a client names (-reach)
-	ended   chan struct{}  // closed when the program ends: whoever waits for a manoeuvre returns
-	changes atomic.Uint64  // grows with each change that a status shows
-	wg      sync.WaitGroup // every goroutine that run waits for, also landThere and holdForSilent
+	log *slog.Logger
 
-	mu        sync.Mutex // guards all below
+	// began: when the program began
+	began time.Time
+
+	link  *link
+	clock clock
+
+	// reach: metres: how far away a place may be that a client names (-reach)
+	reach float64
+
+	// ended: closed when the program ends: whoever waits for a manoeuvre returns
+	ended chan struct{}
+
+	// changes: grows with each change that a status shows
+	changes atomic.Uint64
+
+	// wg: every goroutine that run waits for, also landThere and holdForSilent
+	wg sync.WaitGroup
+
+	// mu: guards all below
+	mu sync.Mutex
+
 	tel       telemetry
 	machine   machine
 	sticks    sticks
@@ -37,14 +50,25 @@ type drone struct {
 	cmd       *commander
 	handshake handshake
 
-	onlyTelemetry bool // what changed makes nothing due before its time: the clock runs what is due by then
+	// onlyTelemetry: what changed makes nothing due before its time: the clock runs what is due by then
+	onlyTelemetry bool
 
-	online      bool
-	quitBy      time.Time // when the farewell must be over: 1 s after the program began to end; zero: it is not ending
-	failsafeAt  time.Time // when the last failsafe began
-	checked     time.Time // when PX4 was last asked to run its checks before arming
-	warned      []reason  // the warnings given since the autopilot started
-	targetAsked time.Time // when the target was requested last
+	online bool
+
+	// quitBy: when the farewell must be over: 1 s after the program began to end; zero: it is not ending
+	quitBy time.Time
+
+	// failsafeAt: when the last failsafe began
+	failsafeAt time.Time
+
+	// checked: when PX4 was last asked to run its checks before arming
+	checked time.Time
+
+	// warned: the warnings given since the autopilot started
+	warned []reason
+
+	// targetAsked: when the target was requested last
+	targetAsked time.Time
 }
 
 // newDrone makes the drone on dev; only is its system id, 0 for the first autopilot heard. The drone, its
@@ -88,13 +112,15 @@ func (d *drone) changeMayWait(f func(w waiter)) {
 func (d *drone) unlockChanged() {
 	defer d.mu.Unlock()
 	d.settle()
-	d.cmd.bell.ring() // whoever waits decides again
+	// whoever waits decides again
+	d.cmd.bell.ring()
 }
 
 // settle does what follows from a change, whatever was changed: what is due now, the sticks' acts among it.
 func (d *drone) settle() {
 	d.changes.Add(1)
-	if d.onlyTelemetry { // as after most messages
+	// as after most messages
+	if d.onlyTelemetry {
 		d.onlyTelemetry = false
 		return
 	}
@@ -130,13 +156,17 @@ func (d *drone) quit() {
 func (d *drone) farewell(w waiter) {
 	v := d.situation(time.Now())
 	if v.online && v.firmware.ardupilot() && v.flying() && d.sticks.flies(v) && !d.sticks.taken {
-		w.wait(d.quitBy, func() bool { return len(d.cmd.tasks) == 0 }) // quit has ended them
+		// quit has ended them
+		w.wait(d.quitBy, func() bool { return len(d.cmd.tasks) == 0 })
 		d.leaveSafe(w)
 	}
-	v = d.situation(time.Now()) // leaveSafe has unlocked mu
+
+	// leaveSafe has unlocked mu
+	v = d.situation(time.Now())
 	d.sticks.stop(v)
 	if d.sticks.phase != stickOff && v.flying() {
-		d.log.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow (docs/install.md, 7)", "mode", v.mode)
+		d.log.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow "+
+			"(docs/install.md, 7)", "mode", v.mode)
 	}
 }
 
@@ -147,8 +177,10 @@ func (d *drone) tick() {
 
 // doDue does what is due and returns when the next thing is.
 func (d *drone) doDue(now time.Time) time.Time {
-	next := now.Add(offlineAfter)               // at the latest
-	if d.cmd.stopped && !now.Before(d.quitBy) { // the farewell's time is over: end its hold or landing
+	// at the latest
+	next := now.Add(offlineAfter)
+	// the farewell's time is over: end its hold or landing
+	if d.cmd.stopped && !now.Before(d.quitBy) {
 		d.cmd.stop()
 	}
 	if d.online && now.Sub(d.cmd.reports.alive) >= offlineAfter {
@@ -178,14 +210,17 @@ func (d *drone) doDue(now time.Time) time.Time {
 // poll requests the target and HEARTBEAT if they are due, and returns when the next one is.
 func (d *drone) poll(now time.Time) (next time.Time) {
 	mode := d.machine.mode
-	returns := (mode == ModeRTL || mode == ModeRTGS) && d.tel.id.airframe() == fixedWing // it circles home
+	// it circles home
+	returns := (mode == ModeRTL || mode == ModeRTGS) && d.tel.id.airframe() == fixedWing
 	if d.machine.report.armed && (mode == ModeHold || mode == ModeTakeoff || returns || d.cmd.onWayToLand()) {
 		if next = d.targetAsked.Add(targetEvery); !now.Before(next) {
 			d.cmd.acks.ask(idTarget)
-			d.targetAsked, next = now, now.Add(targetEvery)
+			d.targetAsked = now
+			next = now.Add(targetEvery)
 		}
 	}
-	armed, trip := d.machine.report.armed, d.cmd.acks.trip
+	armed := d.machine.report.armed
+	trip := d.cmd.acks.trip
 	if !now.Before(d.cmd.reports.due(armed, trip)) {
 		d.handshake.lacks(idHeartbeat)
 		d.cmd.askForReport(now)
@@ -204,7 +239,8 @@ func (d *drone) take(h heard) {
 		d.notify(h.notice)
 	case h.replaced != nil:
 		d.replaced(h)
-	case h.msg == nil: // the port is open; an earlier process may have sent sticks
+	case h.msg == nil:
+		// the port is open; an earlier process may have sent sticks
 		d.sticks.src.hide(h.at.Add(overrideTimeout))
 	case h.foreign:
 		d.sticks.hearForeign(d.situation(h.at))
@@ -220,7 +256,9 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 	if restarted {
 		d.restarted(now, "the autopilot has started again")
 	}
-	if d.online && d.handshake.firmware != d.firmware() { // it was taken for another family of autopilots
+
+	// it was taken for another family of autopilots
+	if d.online && d.handshake.firmware != d.firmware() {
 		clear(d.params.values)
 		d.handshake.begin(now)
 	}
@@ -244,9 +282,11 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 		d.sticks.hearChannels(d.situation(now), d.tel.rc.channel)
 	case *common.MessageAutopilotVersion:
 		d.cmd.acks.answered = true
-		span, v := flown[d.firmware()], d.tel.id.version
+		span := flown[d.firmware()]
+		v := d.tel.id.version
 		if v != version && (v < span[0] || v >= span[1]) {
-			d.log.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version", v, "flown_from", span[0], "flown_before", span[1])
+			d.log.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version",
+				v, "flown_from", span[0], "flown_before", span[1])
 		}
 	case *common.MessageStatustext:
 		d.log.Debug("statustext", "severity", m.Severity, "text", m.Text)
@@ -284,7 +324,8 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, now time.Time) {
 	}
 	if !d.online {
 		d.online = true
-		if !d.machine.report.armed { // possibly another vehicle: request its version and parameters again
+		// possibly another vehicle: request its version and parameters again
+		if !d.machine.report.armed {
 			d.forget()
 		}
 		d.log.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
@@ -298,7 +339,9 @@ const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 
 // judge hands a report to the mode machine, and ends what the report ends.
 func (d *drone) judge(shown shownMode, now time.Time) {
-	before, mode, known := d.machine.report, d.machine.mode, d.machine.known
+	before := d.machine.report
+	mode := d.machine.mode
+	known := d.machine.known
 	taken := d.machine.judge(d.reportOf(shown, now), shown.at)
 	failsafeBegins := shown.failsafe && !before.failsafe
 	if failsafeBegins {
@@ -320,18 +363,22 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	}
 	if before.armed && !shown.armed {
 		d.cmd.disarmed()
-		if d.machine.mode == ModeTakeoff { // it has ended
+		// it has ended
+		if d.machine.mode == ModeTakeoff {
 			d.machine.abandon()
 		}
 		d.sticks.disarmed(d.situation(now))
 	}
 }
 
-// takeover is called when no command of ours explains a report, or a failsafe begins, which failsafe says. It ends every
+// takeover is called when no command of ours explains a report, or a failsafe begins, which failsafe says. It ends
+// every
 // task, the manoeuvre and the client's sticks.
 func (d *drone) takeover(why string, failsafe bool) {
 	d.cmd.takeover(&commandError{code: codeInterrupted, text: why, since: time.Now(), failsafe: failsafe})
-	d.tel.target, d.targetAsked = unknownPoint, time.Time{} // the vehicle may fly elsewhere now
+	d.tel.target = unknownPoint
+	// the vehicle may fly elsewhere now
+	d.targetAsked = time.Time{}
 	d.sticks.switched(d.situation(time.Now()))
 	d.logMode(why)
 }
@@ -355,7 +402,8 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.cmd.takeover(interruption(time.Now(), why))
 	d.sticks.restarted(d.situation(now))
 	d.forget()
-	d.warned, d.checked = nil, time.Time{}
+	d.warned = nil
+	d.checked = time.Time{}
 	d.handshake.begin(now)
 	d.cmd.acks.ask(idHeartbeat)
 }
@@ -377,7 +425,8 @@ func (d *drone) able() error {
 	case s.fault != nil:
 		return refuse(codeOffline, "%s", s.fault)
 	case d.tel.beat.at.IsZero():
-		return refuse(codeOffline, "no autopilot was heard yet on %s; check the wiring, the baud rate or address, and the autopilot's MAVLink settings", s.device)
+		return refuse(codeOffline, "no autopilot was heard yet on %s; check the wiring, the baud rate or address, "+
+			"and the autopilot's MAVLink settings", s.device)
 	}
 	return refuse(codeOffline, "the autopilot is offline: no heartbeat for %.0f s", time.Since(d.tel.beat.at).Seconds())
 }
@@ -443,13 +492,20 @@ func (d *drone) view(now time.Time) view {
 		place: nowhere, heading: math.NaN(), velocity: motionless, home: t.home, target: t.target,
 	}
 	if v.firmware.ardupilot() && !d.link.gcs {
-		v.gcsFailsafe = v.param(stickParams[v.firmware], 0) // FS_GCS_ENABLE
+		// FS_GCS_ENABLE
+		v.gcsFailsafe = v.param(stickParams[v.firmware], 0)
 	}
-	if p, m := &t.position, &t.velocity; p.within(freshFor, now) { // they come together
-		v.place, v.heading = place{p.lat, p.lon, p.relative, p.amsl}, p.heading
-		v.velocity, v.placeAt = motion{m.north, m.east, m.down}, p.at
+
+	// they come together
+	if p, m := &t.position, &t.velocity; p.within(freshFor, now) {
+		v.place = place{p.lat, p.lon, p.relative, p.amsl}
+		v.heading = p.heading
+		v.velocity = motion{m.north, m.east, m.down}
+		v.placeAt = p.at
 	}
-	if t.landed.within(freshFor, now) { // both are of EXTENDED_SYS_STATE
+
+	// both are of EXTENDED_SYS_STATE
+	if t.landed.within(freshFor, now) {
 		v.vtol = common.MAV_VTOL_STATE(t.id.vtol)
 	}
 	return v
@@ -465,7 +521,7 @@ func (d *drone) with(v view) situation {
 	return situation{v, own{
 		mode: d.machine.mode,
 		busy: current != nil,
-		entering: current != nil && current.doing.entersSticks() ||
+		entering: (current != nil && current.doing.entersSticks()) ||
 			d.machine.claimed(v.now, entersSticks) >= 0,
 	}}
 }
@@ -473,9 +529,14 @@ func (d *drone) with(v view) situation {
 // clock runs what happens by time. It sleeps until the next thing is due, 1 s at most: the
 // watchdog wants to see it run.
 type clock struct {
-	wake chan struct{} // a value makes run look at next again; it holds one
-	next atomic.Int64  // when something is due next; Unix nanoseconds
-	beat atomic.Int64  // when tick was last called, for the watchdog; Unix nanoseconds
+	// wake: a value makes run look at next again; it holds one
+	wake chan struct{}
+
+	// next: when something is due next; Unix nanoseconds
+	next atomic.Int64
+
+	// beat: when tick was last called, for the watchdog; Unix nanoseconds
+	beat atomic.Int64
 }
 
 // runAt makes run call tick at a time, at the latest.

@@ -24,12 +24,19 @@ const (
 // commandError is why a command was not carried out.
 type commandError struct {
 	code errorCode
-	text string // a sentence that a person can act on
 
-	since    time.Time // of a refusal: its first copy; of an interruption: the takeover
-	failsafe bool      // a failsafe interrupted it
+	// text: a sentence that a person can act on
+	text string
 
-	step     *step // the refused one; nil: the autopilot refused none, and nothing below is set
+	// since: of a refusal: its first copy; of an interruption: the takeover
+	since time.Time
+
+	// failsafe: a failsafe interrupted it
+	failsafe bool
+
+	// step: the refused one; nil: the autopilot refused none, and nothing below is set
+	step *step
+
 	result   uint8
 	messages []statusText
 }

@@ -61,15 +61,20 @@ func (*MessageEkfStatusReport) GetID() uint32 { return 193 }
 func newDialect(messages ...message.Message) *dialect.ReadWriter {
 	rw := &dialect.ReadWriter{Dialect: &dialect.Dialect{Version: 3, Messages: messages}}
 	if err := rw.Initialize(); err != nil {
-		panic(err) // a mistake in the list of messages
+		// a mistake in the list of messages
+		panic(err)
 	}
 	return rw
 }
 
 // Component ids.
 const (
-	componentID = byte(minimal.MAV_COMP_ID_ONBOARD_COMPUTER3) // ours; other companions' programs use others (docs/install.md, 6)
-	stationID   = byte(minimal.MAV_COMP_ID_MISSIONPLANNER)    // of our ground station's heartbeat
+	// componentID: ours; other companions' programs use others (docs/install.md, 6)
+	componentID = byte(minimal.MAV_COMP_ID_ONBOARD_COMPUTER3)
+
+	// stationID: of our ground station's heartbeat
+	stationID = byte(minimal.MAV_COMP_ID_MISSIONPLANNER)
+
 	autopilotID = byte(minimal.MAV_COMP_ID_AUTOPILOT1)
 )
 
@@ -97,7 +102,9 @@ var (
 // These two say what a radio is. Neither is in the dialect, and no rule depends on them.
 const (
 	idRadioStatus = 109
-	idRadio       = 166 // of ArduPilot's dialect
+
+	// idRadio: of ArduPilot's dialect
+	idRadio = 166
 )
 
 // padding completes a broken frame. An autopilot waits for all bytes that a broken frame
@@ -107,9 +114,12 @@ var padding [280]byte
 // rawFrame is one frame from the line. Its payload is valid until the next read.
 type rawFrame struct {
 	header
-	v2      bool
-	signed  bool
-	known   *message.ReadWriter // nil if the message is not in the dialect
+	v2     bool
+	signed bool
+
+	// known: nil if the message is not in the dialect
+	known *message.ReadWriter
+
 	payload []byte
 }
 
@@ -117,20 +127,27 @@ type rawFrame struct {
 type header struct {
 	seq, system, component byte
 	id                     uint32
-	sum                    uint16 // the checksum; 0 if the message is not in the dialect
+
+	// sum: the checksum; 0 if the message is not in the dialect
+	sum uint16
 }
 
 // recent remembers the last frames that may come again: a router or a radio may send back
 // what we wrote, or repeat an ack.
 type recent struct {
 	headers [64]header
-	at      [64]time.Time // when each was added
-	n       int           // frames that were added
+
+	// at: when each was added
+	at [64]time.Time
+
+	// n: frames that were added
+	n int
 }
 
 func (r *recent) add(h header, at time.Time) {
 	i := r.n % len(r.headers)
-	r.headers[i], r.at[i] = h, at
+	r.headers[i] = h
+	r.at[i] = at
 	r.n++
 }
 
@@ -155,17 +172,34 @@ const maxFrame = 10 + 255 + 2 + 13
 // On UDP the datagrams of one sender are one stream: a bridge from a serial line cuts it where it likes. But a
 // datagram that ends with a whole frame is read at once, whatever an earlier one lacked.
 type deframer struct {
-	buf       []byte
-	rest      []byte // the bytes in buf that are not yet read as frames
-	skipped   int    // bytes dropped since the last frame
-	datagrams bool   // a read brings a datagram
-	errors    uint64 // places where bytes were not a frame; noise counts once in 256 bytes
+	buf []byte
 
-	from    netip.AddrPort // of the last datagram; invalid where the port names no sender
-	at      time.Time      // when it came
-	vehicle netip.AddrPort // its piece makes room for no other sender's
-	pieces  []piece        // beginnings of frames, one of each sender at most
-	tail    int            // see tailLength; −1: not known yet
+	// rest: the bytes in buf that are not yet read as frames
+	rest []byte
+
+	// skipped: bytes dropped since the last frame
+	skipped int
+
+	// datagrams: a read brings a datagram
+	datagrams bool
+
+	// errors: places where bytes were not a frame; noise counts once in 256 bytes
+	errors uint64
+
+	// from: of the last datagram; invalid where the port names no sender
+	from netip.AddrPort
+
+	// at: when it came
+	at time.Time
+
+	// vehicle: its piece makes room for no other sender's
+	vehicle netip.AddrPort
+
+	// pieces: beginnings of frames, one of each sender at most
+	pieces []piece
+
+	// tail: see tailLength; −1: not known yet
+	tail int
 }
 
 // How many beginnings of frames are kept, and for how long: datagrams with forged senders must not take memory.
@@ -198,21 +232,26 @@ func (d *deframer) read(r io.Reader) error {
 // readDatagram reads a datagram behind what its sender's last one left.
 func (d *deframer) readDatagram(r io.Reader) error {
 	if d.buf == nil {
-		d.buf = make([]byte, maxFrame+math.MaxUint16) // no datagram is longer
+		// no datagram is longer
+		d.buf = make([]byte, maxFrame+math.MaxUint16)
 	}
 	d.keep()
 	n, err := r.Read(d.buf[maxFrame:])
-	d.from, d.at, d.tail = netip.AddrPort{}, time.Now(), -1
+	d.from = netip.AddrPort{}
+	d.at = time.Now()
+	d.tail = -1
 	if p, ok := r.(addressedPort); ok {
 		d.from = p.sender()
 	}
-	d.skipped, d.rest = 0, d.buf[maxFrame:maxFrame+n]
+	d.skipped = 0
+	d.rest = d.buf[maxFrame : maxFrame+n]
 	i := slices.IndexFunc(d.pieces, func(p piece) bool { return p.from == d.from && len(p.bytes) > 0 })
 	if n == 0 || i < 0 {
 		return err
 	}
 	p := &d.pieces[i]
-	if d.at.Sub(p.at) > pieceFor || d.wholeFrames(d.rest) { // its end was lost
+	// its end was lost
+	if d.at.Sub(p.at) > pieceFor || d.wholeFrames(d.rest) {
 		d.errors++
 	} else {
 		begin := maxFrame - len(p.bytes)
@@ -239,13 +278,16 @@ func (d *deframer) keep() {
 		d.errors++
 	}
 	p := &d.pieces[i]
-	p.from, p.at, p.bytes = d.from, d.at, append(p.bytes[:0], d.rest...)
+	p.from = d.from
+	p.at = d.at
+	p.bytes = append(p.bytes[:0], d.rest...)
 }
 
 // oldestPiece is the index of the oldest piece that is not the vehicle's.
 func (d *deframer) oldestPiece() (oldest int) {
 	for i := range d.pieces {
-		if d.pieces[oldest].from == d.vehicle || d.pieces[i].from != d.vehicle && d.pieces[i].at.Before(d.pieces[oldest].at) {
+		older := d.pieces[i].from != d.vehicle && d.pieces[i].at.Before(d.pieces[oldest].at)
+		if d.pieces[oldest].from == d.vehicle || older {
 			oldest = i
 		}
 	}
@@ -258,14 +300,18 @@ func (d *deframer) next() (rawFrame, bool) {
 		f, size := d.candidate(d.rest)
 		switch {
 		case size > 0:
-			d.rest, d.skipped = d.rest[size:], 0
+			d.rest = d.rest[size:]
+			d.skipped = 0
 			return f, true
-		case size == 0 && !(d.datagrams && d.tailLength() < len(d.rest)): // a frame may start here, but is not complete
+		case size == 0 && !(d.datagrams && d.tailLength() < len(d.rest)):
+			// a frame may start here, but is not complete
 			return rawFrame{}, false
 		case d.skipped%256 == 0:
 			d.errors++
 		}
-		d.rest = d.rest[1:] // no frame starts here
+
+		// no frame starts here
+		d.rest = d.rest[1:]
 		d.skipped++
 	}
 	return rawFrame{}, false
@@ -307,7 +353,8 @@ func (d *deframer) tailLength() int {
 // candidate reads b as a frame. The size is −1 if b does not begin with a frame, 0 if
 // the frame is not complete.
 func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
-	begin := 6 // where the payload begins
+	// where the payload begins
+	begin := 6
 	if f.v2 = b[0] == frame.V2MagicByte; f.v2 {
 		begin = 10
 	}
@@ -317,7 +364,8 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	end := begin + int(b[1])
 	if f.v2 {
 		f.signed = b[2] != 0
-		f.header = header{seq: b[4], system: b[5], component: b[6], id: uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16}
+		id := uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16
+		f.header = header{seq: b[4], system: b[5], component: b[6], id: id}
 	} else {
 		f.header = header{seq: b[2], system: b[3], component: b[4], id: uint32(b[5])}
 	}
@@ -344,10 +392,12 @@ func claimedSize(b []byte) int {
 		return 0
 	case b[0] == frame.V1MagicByte:
 		return 6 + int(b[1]) + 2
-	case b[0] != frame.V2MagicByte, b[2]&^frame.V2FlagSigned != 0: // MAVLink forbids reading unknown flags
+	case b[0] != frame.V2MagicByte, b[2]&^frame.V2FlagSigned != 0:
+		// MAVLink forbids reading unknown flags
 		return -1
 	case b[2] != 0:
-		return 10 + int(b[1]) + 2 + 13 // the signature
+		// the signature
+		return 10 + int(b[1]) + 2 + 13
 	}
 	return 10 + int(b[1]) + 2
 }
@@ -383,7 +433,9 @@ func (f rawFrame) decode() (m message.Message) {
 	if f.known == nil {
 		return nil
 	}
-	var padded [255]byte // MAVLink 2 cuts trailing zeros off the payload; gomavlib would allocate them
+
+	// MAVLink 2 cuts trailing zeros off the payload; gomavlib would allocate them
+	var padded [255]byte
 	n := copy(padded[:], f.payload)
 	if f.v2 {
 		n = len(padded)
@@ -396,7 +448,9 @@ func (f rawFrame) decode() (m message.Message) {
 // Only one goroutine may use it.
 type sender struct {
 	system, component byte
-	seq               byte // of the next frame
+
+	// seq: of the next frame
+	seq byte
 }
 
 // newSender returns a sender whose sequence begins at random: two programs with our ids and
@@ -411,7 +465,10 @@ func (s *sender) encode(m message.Message) ([]byte, header) {
 	codec := dialectRW.GetMessage(m.GetID())
 	raw := codec.Write(m, true)
 	h := header{seq: s.seq, system: s.system, component: s.component, id: raw.ID}
-	b := []byte{frame.V2MagicByte, byte(len(raw.Payload)), 0, 0, h.seq, h.system, h.component, byte(h.id), byte(h.id >> 8), byte(h.id >> 16)}
+	b := []byte{
+		frame.V2MagicByte, byte(len(raw.Payload)), 0, 0,
+		h.seq, h.system, h.component, byte(h.id), byte(h.id >> 8), byte(h.id >> 16),
+	}
 	b = append(b, raw.Payload...)
 	h.sum = checksum(b[1:], codec)
 	s.seq++
@@ -419,5 +476,10 @@ func (s *sender) encode(m message.Message) ([]byte, header) {
 }
 
 func heartbeat(typ minimal.MAV_TYPE) *minimal.MessageHeartbeat {
-	return &minimal.MessageHeartbeat{Type: typ, Autopilot: minimal.MAV_AUTOPILOT_INVALID, SystemStatus: minimal.MAV_STATE_ACTIVE, MavlinkVersion: 3}
+	return &minimal.MessageHeartbeat{
+		Type:           typ,
+		Autopilot:      minimal.MAV_AUTOPILOT_INVALID,
+		SystemStatus:   minimal.MAV_STATE_ACTIVE,
+		MavlinkVersion: 3,
+	}
 }

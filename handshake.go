@@ -11,28 +11,55 @@ import (
 
 // Times of the handshake and of what is requested later (docs/design.md, "The vehicle").
 const (
-	askEvery     = 500 * time.Millisecond // between two requests of what is not answered yet
-	warnAfter    = 3 * time.Second        // no warning comes sooner; then unanswered parameters have their defaults
-	stationEvery = 5 * time.Second        // a NAV_DLL_ACT this old is requested again
-	streamAgain  = 10 * time.Second       // between two requests for a stream that was accepted
-	streamLost   = 5 * time.Second        // a stream silent for this long has ended, by another program or a restart
-	liveLost     = time.Second            // the same for CURRENT_MODE, which comes twice a second by itself
-	targetEvery  = time.Second            // between two requests for the vehicle's target
+	// askEvery: between two requests of what is not answered yet
+	askEvery = 500 * time.Millisecond
+
+	// warnAfter: no warning comes sooner; then unanswered parameters have their defaults
+	warnAfter = 3 * time.Second
+
+	// stationEvery: a NAV_DLL_ACT this old is requested again
+	stationEvery = 5 * time.Second
+
+	// streamAgain: between two requests for a stream that was accepted
+	streamAgain = 10 * time.Second
+
+	// streamLost: a stream silent for this long has ended, by another program or a restart
+	streamLost = 5 * time.Second
+
+	// liveLost: the same for CURRENT_MODE, which comes twice a second by itself
+	liveLost = time.Second
+
+	// targetEvery: between two requests for the vehicle's target
+	targetEvery = time.Second
 )
 
 // stream is a message that is requested with SET_MESSAGE_INTERVAL.
 type stream struct {
-	id       uint32
-	hz       float32
-	least    float32 // lowest rate in Hz: below it the stream is requested again; 0: any rate will do
-	answered bool    // the vehicle accepted or denied the request
-	denied   bool
-	slow     bool // it came more slowly than least, or its message had to be requested
+	id uint32
+	hz float32
 
-	asked time.Time // when it was requested last
-	heard time.Time // when its message came last
-	since time.Time // when the count began
-	count int       // of its messages
+	// least: lowest rate in Hz: below it the stream is requested again; 0: any rate will do
+	least float32
+
+	// answered: the vehicle accepted or denied the request
+	answered bool
+
+	denied bool
+
+	// slow: it came more slowly than least, or its message had to be requested
+	slow bool
+
+	// asked: when it was requested last
+	asked time.Time
+
+	// heard: when its message came last
+	heard time.Time
+
+	// since: when the count began
+	since time.Time
+
+	// count: of its messages
+	count int
 }
 
 // streams are requested from every vehicle, after the one that brings live reports. They take
@@ -55,15 +82,28 @@ var streams = []stream{
 type handshake struct {
 	params *parameters
 
-	firmware   firmware // the family when the handshake began
-	streams    []stream // the first one brings live reports
-	open       *command // the stream request that waits for its ack; nil: none does
-	openFor    *stream  // the stream that was requested
-	began      time.Time
-	questioned time.Time // when ask ran last
+	// firmware: the family when the handshake began
+	firmware firmware
 
-	answered   bool           // the vehicle has answered something since ask ran last
-	unanswered map[string]int // how often a parameter, by the first of its names, was not answered though other things were
+	// streams: the first one brings live reports
+	streams []stream
+
+	// open: the stream request that waits for its ack; nil: none does
+	open *command
+
+	// openFor: the stream that was requested
+	openFor *stream
+
+	began time.Time
+
+	// questioned: when ask ran last
+	questioned time.Time
+
+	// answered: the vehicle has answered something since ask ran last
+	answered bool
+
+	// unanswered: how often a parameter, by the first of its names, was not answered though other things were
+	unanswered map[string]int
 }
 
 // begin starts the questions over; tick sends them. A parameter that is known stays known and
@@ -76,15 +116,18 @@ func (h *handshake) begin(now time.Time) {
 	clear(h.params.acks.asked)
 	*h = handshake{params: h.params, unanswered: make(map[string]int)}
 	h.firmware, h.began = h.params.tel.id.firmware(), now
-	live := stream{id: idHeartbeat, hz: 20} // ArduPilot sends it as often as it is asked
+	// ArduPilot sends it as often as it is asked
+	live := stream{id: idHeartbeat, hz: 20}
 	switch baud := h.params.acks.link.state().baud; {
 	case h.firmware == px4:
-		live = stream{id: idCurrentMode, hz: 100, least: 1.5} // it comes with every change, and twice a second
+		// it comes with every change, and twice a second
+		live = stream{id: idCurrentMode, hz: 100, least: 1.5}
 	case baud > 0 && baud < 115200:
 		live.hz = 10
 	}
 	h.streams = append([]stream{live}, streams...)
-	if h.firmware.ardupilot() { // has it a position, so that it can take off?
+	// has it a position, so that it can take off?
+	if h.firmware.ardupilot() {
 		h.streams = append(h.streams, stream{id: idEstimate, hz: 1})
 	}
 }
@@ -145,7 +188,9 @@ func (h *handshake) ask(now time.Time) {
 	if p.tel.id.version == 0 {
 		p.acks.ask(idVersion)
 	}
-	if h.firmware == plane && !p.tel.landed.received() { // is it a QuadPlane?
+
+	// is it a QuadPlane?
+	if h.firmware == plane && !p.tel.landed.received() {
 		p.acks.ask(idExtendedState)
 	}
 	known := func(name string) bool {
@@ -173,7 +218,8 @@ func (h *handshake) ask(now time.Time) {
 func (s *stream) due(now time.Time) bool {
 	if took := now.Sub(s.since); took >= streamLost {
 		s.slow = s.slow || float64(s.count) < float64(s.least)*took.Seconds()
-		s.since, s.count = now, 0
+		s.since = now
+		s.count = 0
 	}
 	lost := streamLost
 	if s.id == idCurrentMode {
@@ -213,7 +259,8 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 	if first == nil {
 		return time.Time{}
 	}
-	first.asked, first.slow = now, false
+	first.asked = now
+	first.slow = false
 	request := h.firmware.step(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(first.id), 1e6/first.hz)
 	h.open, h.openFor = a.open(&request, report{}), first
 	a.send(h.open)
@@ -222,11 +269,14 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 
 // parameters are the autopilot's parameters that our rules need.
 type parameters struct {
-	tel    *telemetry
-	acks   *acks
-	values map[string]float64 // the ones that the vehicle sent
+	tel  *telemetry
+	acks *acks
 
-	stationAt time.Time // when NAV_DLL_ACT came last
+	// values: the ones that the vehicle sent
+	values map[string]float64
+
+	// stationAt: when NAV_DLL_ACT came last
+	stationAt time.Time
 }
 
 // wingParameters are what PX4's planes and VTOLs are asked too: the radii of their circles, and how a VTOL lands.
@@ -243,10 +293,32 @@ func (i identity) parameterNames() [][]string {
 
 // familyParameters names each family's parameters; of two names of one parameter the older comes first.
 var familyParameters = map[firmware][][]string{
-	px4:       {{"COM_RC_IN_MODE"}, {"COM_RC_OVERRIDE"}, {"NAV_DLL_ACT"}},
-	copter:    {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABLE"}, {"WPNAV_SPEED", "WP_SPD"}},
-	quadPlane: {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABL"}, {"Q_GUIDED_MODE"}, {"WP_LOITER_RAD"}, {"ARSPD_FBW_MIN", "AIRSPEED_MIN"}, {"ARSPD_FBW_MAX", "AIRSPEED_MAX"}},
-	plane:     {{"SYSID_MYGCS", "MAV_GCS_SYSID"}, {"FS_GCS_ENABL"}, {"WP_LOITER_RAD"}, {"TKOFF_ALT"}, {"ARSPD_FBW_MIN", "AIRSPEED_MIN"}, {"ARSPD_FBW_MAX", "AIRSPEED_MAX"}},
+	px4: {
+		{"COM_RC_IN_MODE"},
+		{"COM_RC_OVERRIDE"},
+		{"NAV_DLL_ACT"},
+	},
+	copter: {
+		{"SYSID_MYGCS", "MAV_GCS_SYSID"},
+		{"FS_GCS_ENABLE"},
+		{"WPNAV_SPEED", "WP_SPD"},
+	},
+	quadPlane: {
+		{"SYSID_MYGCS", "MAV_GCS_SYSID"},
+		{"FS_GCS_ENABL"},
+		{"Q_GUIDED_MODE"},
+		{"WP_LOITER_RAD"},
+		{"ARSPD_FBW_MIN", "AIRSPEED_MIN"},
+		{"ARSPD_FBW_MAX", "AIRSPEED_MAX"},
+	},
+	plane: {
+		{"SYSID_MYGCS", "MAV_GCS_SYSID"},
+		{"FS_GCS_ENABL"},
+		{"WP_LOITER_RAD"},
+		{"TKOFF_ALT"},
+		{"ARSPD_FBW_MIN", "AIRSPEED_MIN"},
+		{"ARSPD_FBW_MAX", "AIRSPEED_MAX"},
+	},
 }
 
 func (p *parameters) ask(name string) {
@@ -263,7 +335,8 @@ func (p *parameters) known(name string) bool {
 
 // hear takes a PARAM_VALUE, and reports whether it is one of ours. PX4 puts an integer's bits into the float.
 func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool) {
-	v, f := float64(m.ParamValue), p.tel.id.firmware()
+	v := float64(m.ParamValue)
+	f := p.tel.id.firmware()
 	if !slices.Contains(slices.Concat(p.tel.id.parameterNames()...), m.ParamId) {
 		return false
 	}

@@ -35,17 +35,28 @@ func isVehicle(b *minimal.MessageHeartbeat) bool {
 // Limits of what is said to be heard where the vehicle is not.
 const (
 	neighboursKept = 8
-	neighbourFor   = 10 * time.Second // a sender that is silent for longer is not heard any more
+
+	// neighbourFor: a sender that is silent for longer is not heard any more
+	neighbourFor = 10 * time.Second
 )
 
 // neighbour is a system and component that is heard and is not the vehicle.
 type neighbour struct {
 	system, component byte
-	typ               minimal.MAV_TYPE // of its heartbeat
-	beats             bool             // it sends heartbeats
-	radio             bool             // it sends RADIO_STATUS, or RADIO as old radios do
-	frames            int              // one alone may be noise
-	at                time.Time
+
+	// typ: of its heartbeat
+	typ minimal.MAV_TYPE
+
+	// beats: it sends heartbeats
+	beats bool
+
+	// radio: it sends RADIO_STATUS, or RADIO as old radios do
+	radio bool
+
+	// frames: one alone may be noise
+	frames int
+
+	at time.Time
 }
 
 // neighbours are what else is heard on the line, in the order in which it came.
@@ -67,8 +78,10 @@ func (list *neighbours) hear(f rawFrame, now time.Time) {
 	n.at = now
 	switch f.id {
 	case idHeartbeat:
-		n.beats, n.typ = true, 0
-		if len(f.payload) > 4 { // MAVLink 2 cuts zeros off
+		n.beats = true
+		n.typ = 0
+		// MAVLink 2 cuts zeros off
+		if len(f.payload) > 4 {
 			n.typ = minimal.MAV_TYPE(f.payload[4])
 		}
 	case idRadioStatus, idRadio:
@@ -79,7 +92,8 @@ func (list *neighbours) hear(f rawFrame, now time.Time) {
 // words lists who is heard, and what that may mean; "" if nobody is.
 func (list neighbours) words(ownSystem byte, now time.Time) string {
 	var names []string
-	elsewhere := false // a vehicle has another component than an autopilot's
+	// a vehicle has another component than an autopilot's
+	elsewhere := false
 	for _, n := range list {
 		if n.frames < 2 || now.Sub(n.at) >= neighbourFor {
 			continue
@@ -94,7 +108,7 @@ func (list neighbours) words(ownSystem byte, now time.Time) string {
 			what = typeName(n.typ)
 		}
 		names = append(names, fmt.Sprintf("system %d component %d (%s)", n.system, n.component, what))
-		elsewhere = elsewhere || n.beats && n.component != autopilotID && slices.Contains(vehicleTypes, n.typ)
+		elsewhere = elsewhere || (n.beats && n.component != autopilotID && slices.Contains(vehicleTypes, n.typ))
 	}
 	said := strings.Join(names, ", ")
 	if elsewhere {
@@ -114,20 +128,32 @@ func typeName(typ minimal.MAV_TYPE) string {
 
 // Times of the vehicle's address (docs/design.md, "The vehicle's address").
 const (
-	addressSilent = 2 * time.Second        // an address that was silent for this long may be followed by another
-	addressAsk    = 500 * time.Millisecond // after this silence the other one is asked who it is, and again
-	addressProof  = time.Second            // how long the other one has to show that it is the same vehicle
+	// addressSilent: an address that was silent for this long may be followed by another
+	addressSilent = 2 * time.Second
+
+	// addressAsk: after this silence the other one is asked who it is, and again
+	addressAsk = 500 * time.Millisecond
+
+	// addressProof: how long the other one has to show that it is the same vehicle
+	addressProof = time.Second
 )
 
 // vehicleAddress is where the vehicle is heard on a port at which many addresses are heard: at one address at
 // a time. Another one that sends with the vehicle's ids is the other until the vehicle's is silent. On any other
 // port the only address is the zero one.
 type vehicleAddress struct {
-	at    netip.AddrPort
-	heard time.Time // when a frame of the vehicle came from it last
-	clock bootClock // what the vehicle's clock showed last
-	uid   autopilotUID
-	said  bool // the two addresses were reported
+	at netip.AddrPort
+
+	// heard: when a frame of the vehicle came from it last
+	heard time.Time
+
+	// clock: what the vehicle's clock showed last
+	clock bootClock
+
+	uid autopilotUID
+
+	// said: the two addresses were reported
+	said bool
 
 	other otherAddress
 }
@@ -139,13 +165,17 @@ type otherAddress struct {
 	heard time.Time
 	clock bootClock
 	uid   autopilotUID
-	asked time.Time // when it was last asked who it is
+
+	// asked: when it was last asked who it is
+	asked time.Time
 }
 
 // autopilotUID is what AUTOPILOT_VERSION has to tell one autopilot from another; zero: unknown.
 type autopilotUID struct {
 	short uint64
-	long  [18]byte // ArduPilot has only this one
+
+	// long: ArduPilot has only this one
+	long [18]byte
 }
 
 // equals reports whether two autopilots have the same uid; known is false where that can't be told.
@@ -161,10 +191,16 @@ func (u autopilotUID) equals(v autopilotUID) (equal, known bool) {
 type origin uint8
 
 const (
-	ofVehicle  origin = iota
-	ofOther           // another address than the vehicle's: the frame is dropped
-	ofMoved           // the vehicle's new address: it is the same vehicle
-	ofReplaced        // a vehicle that has started again, or another one: follow makes its address the vehicle's
+	ofVehicle origin = iota
+
+	// ofOther: another address than the vehicle's: the frame is dropped
+	ofOther
+
+	// ofMoved: the vehicle's new address: it is the same vehicle
+	ofMoved
+
+	// ofReplaced: a vehicle that has started again, or another one: follow makes its address the vehicle's
+	ofReplaced
 )
 
 // hear takes a frame with the vehicle's ids; m is nil if its message is not known.
@@ -235,7 +271,8 @@ func (a *vehicleAddress) same(now time.Time) (same, known bool) {
 	case bothClocks && !a.clock.goesOn(o.clock):
 		return false, true
 	case bothClocks:
-		mayTell := a.uid != (autopilotUID{}) && o.uid == (autopilotUID{}) // it is asked
+		// it is asked
+		mayTell := a.uid != (autopilotUID{}) && o.uid == (autopilotUID{})
 		return true, late || !mayTell
 	}
 	return uidsKnown, late

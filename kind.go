@@ -16,13 +16,22 @@ import (
 type airframe uint8
 
 const (
-	multicopter airframe = 1 << iota // it hovers; a helicopter too
-	vtol                             // it hovers, or flies on its wing
-	fixedWing                        // it flies on its wing
-	rover                            // it drives
+	// multicopter: it hovers; a helicopter too
+	multicopter airframe = 1 << iota
 
-	airframeUnknown airframe = 0 // it can be read, not commanded
-	flies                    = multicopter | vtol | fixedWing
+	// vtol: it hovers, or flies on its wing
+	vtol
+
+	// fixedWing: it flies on its wing
+	fixedWing
+
+	// rover: it drives
+	rover
+
+	// airframeUnknown: it can be read, not commanded
+	airframeUnknown airframe = 0
+
+	flies = multicopter | vtol | fixedWing
 )
 
 // firmware is a family of autopilots that share one table of modes.
@@ -30,10 +39,16 @@ type firmware uint8
 
 // The families: a bit each, and firmwareUnknown.
 const (
-	px4       firmware = 1 << iota
-	copter             // ArduPilot on a multirotor or helicopter
-	quadPlane          // ArduPilot on a VTOL plane
-	plane              // ArduPilot on a fixed wing
+	px4 firmware = 1 << iota
+
+	// copter: ArduPilot on a multirotor or helicopter
+	copter
+
+	// quadPlane: ArduPilot on a VTOL plane
+	quadPlane
+
+	// plane: ArduPilot on a fixed wing
+	plane
 
 	firmwareUnknown firmware = 0
 )
@@ -118,11 +133,19 @@ func airframeOf(f firmware, typ common.MAV_TYPE) airframe {
 type kind uint8
 
 const (
-	kindUnknown kind = iota // a VTOL that does not say how it flies
-	hovering                // it stands still in the air
-	onWing                  // it must fly on: it circles a place
+	// kindUnknown: a VTOL that does not say how it flies
+	kindUnknown kind = iota
+
+	// hovering: it stands still in the air
+	hovering
+
+	// onWing: it must fly on: it circles a place
+	onWing
+
 	driving
-	onlyRead // nothing is sent that commands it
+
+	// onlyRead: nothing is sent that commands it
+	onlyRead
 )
 
 // kindNames are the kinds in the API. A kind that is not known has none.
@@ -145,7 +168,9 @@ func (v view) kind() kind {
 		if v.version >= px4Drives {
 			return driving
 		}
-		return onlyRead // until it has reported its version too
+
+		// until it has reported its version too
+		return onlyRead
 	case vtol:
 		switch v.vtol {
 		case common.MAV_VTOL_STATE_FW, common.MAV_VTOL_STATE_TRANSITION_TO_FW:
@@ -176,15 +201,19 @@ func (v view) readOnly() error {
 	switch {
 	case v.kind() != onlyRead:
 		return nil
-	case v.drives() && v.version == 0: // perhaps 1.17
+	case v.drives() && v.version == 0:
+		// perhaps 1.17
 		return refuse(codeOffline, "this rover has not reported its version of PX4 yet; try again")
 	case v.drives():
-		return refuse(codeUnsupported, "a rover is commanded from PX4 1.17 on, and this one has %s: its state can be read, not commanded", v.version)
+		return refuse(codeUnsupported, "a rover is commanded from PX4 1.17 on, and this one has %s: its state can "+
+			"be read, not commanded", v.version)
 	}
 	if v.firmware == firmwareUnknown {
-		return refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
+		return refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can "+
+			"be read, not commanded")
 	}
-	return refuse(codeUnsupported, "this vehicle is no multicopter, VTOL, plane or rover: its state can be read, not commanded")
+	return refuse(codeUnsupported, "this vehicle is no multicopter, VTOL, plane or rover: its state can be read, "+
+		"not commanded")
 }
 
 // mayDisarm reports whether a disarming drops nothing: the vehicle does not say that it is in the air. An
@@ -198,9 +227,12 @@ func (v view) circle() float64 {
 	case !v.onWing(), v.firmware == quadPlane && v.param("Q_GUIDED_MODE", 0) == 1:
 		return 0
 	case v.firmware == px4:
-		return cmp.Or(math.Abs(v.param("NAV_LOITER_RAD", 0)), 80) // PX4's default
+		// PX4's default
+		return cmp.Or(math.Abs(v.param("NAV_LOITER_RAD", 0)), 80)
 	}
-	return cmp.Or(math.Abs(v.param("WP_LOITER_RAD", 0)), 60) // ArduPlane's default
+
+	// ArduPlane's default
+	return cmp.Or(math.Abs(v.param("WP_LOITER_RAD", 0)), 60)
 }
 
 // homeCircle is circle round home after a return.
@@ -218,7 +250,8 @@ func (v view) takesOff(aim *place) bool { return v.armed && aim != nil && math.I
 // holdHere is where a hold holds: here. On its wing a vehicle circles, so it holds at the height of a takeoff that
 // is under way, and never lower than where it is clear of the ground.
 func (v view) holdHere(aim *place) place {
-	here, up := v.place, 0.0
+	here := v.place
+	up := 0.0
 	if v.onWing() && v.height < v.clearAt() {
 		up = v.clearAt() - v.height
 	}
@@ -231,7 +264,8 @@ func (v view) holdHere(aim *place) place {
 			up = climb
 		}
 	}
-	here.altitude, here.amsl = here.altitude+up, here.amsl+up
+	here.altitude = here.altitude + up
+	here.amsl = here.amsl + up
 	return here
 }
 

@@ -26,14 +26,17 @@ import (
 )
 
 func main() {
-	runtime.GOMAXPROCS(1) // so the link needs a fifth less CPU; the other cores stay free (docs/performance.md)
+	// so the link needs a fifth less CPU; the other cores stay free (docs/performance.md)
+	runtime.GOMAXPROCS(1)
 	stopSignals := []os.Signal{syscall.SIGTERM, os.Interrupt}
-	if !signal.Ignored(syscall.SIGHUP) { // under nohup it is ignored; else it means that the terminal or ssh session has ended
+	// under nohup it is ignored; else it means that the terminal or ssh session has ended
+	if !signal.Ignored(syscall.SIGHUP) {
 		stopSignals = append(stopSignals, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals...)
 	defer stop()
-	signal.Ignore(syscall.SIGPIPE) // a closed log must not end the program in flight
+	// a closed log must not end the program in flight
+	signal.Ignore(syscall.SIGPIPE)
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "mavrest:", err)
 		os.Exit(1)
@@ -41,13 +44,16 @@ func main() {
 }
 
 type options struct {
-	device  string
-	baud    int
-	port    int
-	bind    string
-	system  int
-	gcs     bool
-	reach   float64 // kilometres
+	device string
+	baud   int
+	port   int
+	bind   string
+	system int
+	gcs    bool
+
+	// reach: kilometres
+	reach float64
+
 	hosts   []string
 	origins []string
 	verbose bool
@@ -57,7 +63,8 @@ type options struct {
 func parseFlags(args []string, out io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("mavrest", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // main prints the error, in one line
+	// main prints the error, in one line
+	f.SetOutput(io.Discard)
 	f.StringVar(&o.device, "device", "", "")
 	f.IntVar(&o.baud, "baud", 0, "")
 	f.IntVar(&o.port, "port", 80, "")
@@ -92,27 +99,34 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	case o.version:
 		return o, nil
 	case o.device == "":
-		return o, errors.New("no -device given; let mavrest look for the autopilot (-device auto), name its port (-device /dev/serial0), or fly the built-in simulator (-device sim)")
+		return o, errors.New("no -device given; let mavrest look for the autopilot (-device auto), name its port " +
+			"(-device /dev/serial0), or fly the built-in simulator (-device sim)")
 	case o.baud < 0:
 		return o, fmt.Errorf("-baud %d: want a baud rate, or 0 to find it", o.baud)
 	case o.port < 0 || o.port > 65535:
 		return o, fmt.Errorf("-port %d: want 1 to 65535, or 0 for any free port", o.port)
 	case o.system < 0 || o.system > 255:
-		return o, fmt.Errorf("-system %d: want a MAVLink system id, 1 to 255, or 0 for the first vehicle heard", o.system)
-	case !(o.reach > 0): // NaN is not either
+		return o, fmt.Errorf("-system %d: want a MAVLink system id, 1 to 255, or 0 for the first vehicle heard",
+			o.system)
+	case !(o.reach > 0):
+		// NaN is not either
 		return o, fmt.Errorf("-reach %g: want kilometres, over 0", o.reach)
 	}
 	return o, nil
 }
 
+// what -help prints
+//
 //go:embed deploy/help.txt
-var usage string // what -help prints
+var usage string
 
 // buildVersion is what -version prints. The source is the module's version in the build
 // information, which names the commit.
 func buildVersion() string {
-	info, _ := debug.ReadBuildInfo() // whatever go builds from a module has it
-	return fmt.Sprintf("mavrest %s %s %s/%s, source %s", ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, info.Main.Version)
+	// whatever go builds from a module has it
+	info, _ := debug.ReadBuildInfo()
+	return fmt.Sprintf("mavrest %s %s %s/%s, source %s",
+		ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, info.Main.Version)
 }
 
 // run is the program. It returns when ctx is done or the server has failed, and everything
@@ -158,10 +172,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	droneCtx, stopDrone := context.WithCancelCause(ctx)
 	defer stopDrone(nil)
 	running.Go(func() { supervise(droneCtx, d, urls) })
-	name, _ := os.Hostname()                   // on an error only addresses work
-	conf, _ := os.ReadFile("/etc/resolv.conf") // on an error there are no search domains
-	allowed := admission{hosts: ownHosts(name, string(conf), o.hosts), origins: o.origins}
-	server := newServer(newHandler(d, allowed), maxConnections)
+	server := newServer(newHandler(d, o.admission()), maxConnections)
 	running.Go(func() { stopDrone(server.Serve(listener)) })
 	d.run(droneCtx)
 	// d.run has left the vehicle safe and closed the port. The last answers have 2 s to go out.
@@ -170,10 +181,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if server.Shutdown(limited) != nil {
 		server.Close()
 	}
-	if ctx.Err() == nil { // the server has failed
+
+	// the server has failed
+	if ctx.Err() == nil {
 		return context.Cause(droneCtx)
 	}
 	return nil
+}
+
+// admission is who may use the API.
+func (o options) admission() admission {
+	// On an error only addresses work.
+	name, _ := os.Hostname()
+
+	// On an error there are no search domains.
+	conf, _ := os.ReadFile("/etc/resolv.conf")
+
+	return admission{hosts: ownHosts(name, string(conf), o.hosts), origins: o.origins}
 }
 
 // openDevice returns the device that -device names, and starts it if it is the simulator.
@@ -186,20 +210,24 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 	s := newSimulator(flavour)
 	running.Go(func() { s.run(ctx) })
 	open := func(context.Context) (port, error) { return s.open() }
-	return device{name: o.device, open: open, lossy: true}, nil // like a serial line
+	// like a serial line
+	return device{name: o.device, open: open, lossy: true}, nil
 }
 
 // pageURLs finds the URLs of the drone's page, and logs each once.
 type pageURLs struct {
 	listen *net.TCPAddr
 	logged []string
-	found  []string // the last ones
+
+	// found: the last ones
+	found []string
 }
 
 // find returns the present URLs, and logs the new ones: at boot most addresses come later
 // than the program.
 func (p *pageURLs) find() []string {
-	own, _ := net.InterfaceAddrs() // on an error only the name is used
+	// on an error only the name is used
+	own, _ := net.InterfaceAddrs()
 	name, _ := os.Hostname()
 	if _, err := os.Stat("/run/avahi-daemon/socket"); err == nil && !strings.Contains(name, ".") {
 		name += ".local"
@@ -228,7 +256,9 @@ func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	if name != "" {
 		add(name)
 	}
-	for _, a := range own { // Linux lists the IPv4 addresses first
+
+	// Linux lists the IPv4 addresses first
+	for _, a := range own {
 		n, ok := a.(*net.IPNet)
 		if !ok || n.IP.IsLoopback() {
 			continue
@@ -244,7 +274,8 @@ func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 // supervise logs new addresses, on the ground, and sends signs of life to systemd each second, until the
 // program stops.
 func supervise(ctx context.Context, d *drone, urls *pageURLs) {
-	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64) // 0 if there is no watchdog
+	// 0 if there is no watchdog
+	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
 	watchdog := time.Duration(usec) * time.Microsecond
 	tick := time.Tick(time.Second)
 	for {
@@ -291,7 +322,9 @@ func signOfLife(d *drone, urls []string, watchdog time.Duration) string {
 // logWriter writes the log in a goroutine of its own. A terminal that blocks must not
 // stop the link: lines that do not fit are dropped and counted.
 type logWriter struct {
-	lines   chan []byte // nil ends the goroutine
+	// lines: nil ends the goroutine
+	lines chan []byte
+
 	dropped atomic.Int64
 	done    chan struct{}
 }
@@ -324,7 +357,8 @@ func (l *logWriter) Write(b []byte) (int, error) {
 func (l *logWriter) close() {
 	late := time.After(time.Second)
 	select {
-	case l.lines <- nil: // waits for room, which Write does not
+	case l.lines <- nil:
+		// waits for room, which Write does not
 	case <-late:
 		return
 	}

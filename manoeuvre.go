@@ -9,38 +9,82 @@ import (
 // When a manoeuvre is complete (docs/design.md, rule 8).
 const (
 	watchEvery = 200 * time.Millisecond
-	atPlace    = 2.0  // m over ground
-	atHeight   = 1.0  // m
-	atHeading  = 10.0 // degrees
-	slowly     = 1.0  // m/s
-	still      = 0.5  // m/s
-	nearPlace  = 5.0  // m: the wind may keep a drone this far off, for nearFor
-	nearFor    = 5 * time.Second
-	targetOff  = 5.0             // m: an autopilot's target further off than this is strange: not ours
-	targetNew  = time.Second     // for this long the old target may still show; a strange one must last as long
-	targetSoon = 3 * time.Second // a strange target this soon after the acceptance answers the command
-	wingRadii  = 1.5             // a fixed wing within this many radii of its circle has arrived
-	homeFar    = 3.0             // m: home that has moved further is worth a word
-	wingHeight = 5.0             // m: TECS keeps a height less exactly than a hover
-	wingStays  = time.Second     // for this long: it may pass a place by chance
+
+	// atPlace: m over ground
+	atPlace = 2.0
+
+	// atHeight: m
+	atHeight = 1.0
+
+	// atHeading: degrees
+	atHeading = 10.0
+
+	// slowly: m/s
+	slowly = 1.0
+
+	// still: m/s
+	still = 0.5
+
+	// nearPlace: m: the wind may keep a drone this far off, for nearFor
+	nearPlace = 5.0
+
+	nearFor = 5 * time.Second
+
+	// targetOff: m: an autopilot's target further off than this is strange: not ours
+	targetOff = 5.0
+
+	// targetNew: for this long the old target may still show; a strange one must last as long
+	targetNew = time.Second
+
+	// targetSoon: a strange target this soon after the acceptance answers the command
+	targetSoon = 3 * time.Second
+
+	// wingRadii: a fixed wing within this many radii of its circle has arrived
+	wingRadii = 1.5
+
+	// homeFar: m: home that has moved further is worth a word
+	homeFar = 3.0
+
+	// wingHeight: m: TECS keeps a height less exactly than a hover
+	wingHeight = 5.0
+
+	// wingStays: for this long: it may pass a place by chance
+	wingStays = time.Second
 )
 
 // manoeuvre is what the last accepted command leads to, watched to its end.
 type manoeuvre struct {
 	request request
 	plan    plan
-	at      time.Time // when it was accepted
-	done    bool
-	note    string        // what is to be said about its completion; "" for nothing
-	why     error         // what ended it before it was complete; nil: nothing
-	over    chan struct{} // closed when it is finished
 
-	anyHeading bool // a goto is complete with any heading: its own was refused
+	// at: when it was accepted
+	at time.Time
 
-	near    time.Time // since when a landing's place is near
-	circles time.Time // since when a vehicle on its wing circles its place
-	tried   time.Time // when the second leg was last begun
-	strange time.Time // since when the autopilot's target is another place
+	done bool
+
+	// note: what is to be said about its completion; "" for nothing
+	note string
+
+	// why: what ended it before it was complete; nil: nothing
+	why error
+
+	// over: closed when it is finished
+	over chan struct{}
+
+	// anyHeading: a goto is complete with any heading: its own was refused
+	anyHeading bool
+
+	// near: since when a landing's place is near
+	near time.Time
+
+	// circles: since when a vehicle on its wing circles its place
+	circles time.Time
+
+	// tried: when the second leg was last begun
+	tried time.Time
+
+	// strange: since when the autopilot's target is another place
+	strange time.Time
 }
 
 // newManoeuvre begins a manoeuvre now. It is complete at once where there is nothing to wait for.
@@ -59,7 +103,8 @@ func (m *manoeuvre) finish(why error) {
 	if m.finished() {
 		return
 	}
-	m.done, m.why = why == nil, why
+	m.done = why == nil
+	m.why = why
 	close(m.over)
 }
 
@@ -86,7 +131,8 @@ func (m *manoeuvre) watch(v view) (land bool, lost string) {
 // strangeTarget reports whether the autopilot has reported another target than ours for
 // targetNew. Right after the acceptance it may still report the old one.
 func (m *manoeuvre) strangeTarget(v view) bool {
-	ours, its := m.plan.destination, v.target
+	ours := m.plan.destination
+	its := v.target
 	if ours == nil || math.IsNaN(ours.lat) || !its.at.After(m.at.Add(targetNew)) {
 		return false
 	}
@@ -122,8 +168,9 @@ func (m *manoeuvre) lostAt(now time.Time) time.Time {
 func (m *manoeuvre) arrived(v view) bool {
 	t := m.plan.destination
 	away := distance(v.place.lat, v.place.lon, t.lat, t.lon)
-	stayed := lasts(&m.near, away <= nearPlace && v.groundSpeed() < slowly, v.now) // NaN is not near
-	return (stayed >= 0 && away <= atPlace || stayed >= nearFor) && v.now.Sub(m.tried) >= ownAgain
+	// NaN is not near
+	stayed := lasts(&m.near, away <= nearPlace && v.groundSpeed() < slowly, v.now)
+	return ((stayed >= 0 && away <= atPlace) || stayed >= nearFor) && v.now.Sub(m.tried) >= ownAgain
 }
 
 func (v view) groundSpeed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }
@@ -131,18 +178,23 @@ func (v view) groundSpeed() float64 { return math.Hypot(v.velocity.north, v.velo
 // complete reports whether the manoeuvre is complete, by what came since it was accepted. An
 // unknown number (NaN) completes nothing.
 func (m *manoeuvre) complete(v view) bool {
-	t, speed := m.plan.destination, math.Hypot(v.groundSpeed(), v.velocity.down)
+	t := m.plan.destination
+	speed := math.Hypot(v.groundSpeed(), v.velocity.down)
 	switch m.request.mode {
 	case ModeTakeoff:
-		if v.onWing() { // it is reported in the air on the ground roll already, so its height decides
+		// it is reported in the air on the ground roll already, so its height decides
+		if v.onWing() {
 			return v.landed.inAir() && m.below(v) <= max(2, t.altitude/10)
 		}
-		allowed := max(min(1, t.altitude/2), t.altitude/20) // 5 %, at least 1 m; below 2 m half the height
+
+		// 5 %, at least 1 m; below 2 m half the height
+		allowed := max(min(1, t.altitude/2), t.altitude/20)
 		return v.landed.inAir() && math.Abs(v.velocity.down) < still && math.Abs(m.below(v)) <= allowed
 	case ModeHold:
 		there := t == nil || distance(v.place.lat, v.place.lon, t.lat, t.lon) <= atPlace
-		if !m.request.goTo { // slow is not enough: a QuadPlane overshoots its place, and is slow where it turns back
-			return !v.armed || v.circle() > 0 || speed < still && there
+		// slow is not enough: a QuadPlane overshoots its place, and is slow where it turns back
+		if !m.request.goTo {
+			return !v.armed || v.circle() > 0 || (speed < still && there)
 		}
 		if v.circle() > 0 {
 			return m.circling(v, *t, v.circle())
@@ -150,7 +202,8 @@ func (m *manoeuvre) complete(v view) bool {
 		heading := m.request.heading
 		facing := heading == nil || m.anyHeading || math.Abs(math.Remainder(v.heading-*heading, 360)) <= atHeading
 		return there && (v.drives() || math.Abs(m.below(v)) <= atHeight) && speed < slowly && facing
-	case ModeRTL, ModeRTGS: // a plane circles over home, at the height of its own target
+	case ModeRTL, ModeRTGS:
+		// a plane circles over home, at the height of its own target
 		home := place{v.home.lat, v.home.lon, math.NaN(), v.target.amsl}
 		if v.airframe() == fixedWing && v.landed.inAir() && m.circling(v, home, v.homeCircle()) {
 			return true
@@ -163,8 +216,13 @@ func (m *manoeuvre) complete(v view) bool {
 // and its own target is that place. Without the target a place that is near by chance would count at once.
 func (m *manoeuvre) circling(v view, at place, radius float64) bool {
 	its := v.target
-	aims := its.at.After(m.at) && distance(its.lat, its.lon, at.lat, at.lon) <= targetOff && math.Abs(its.amsl-at.amsl) <= targetOff
-	near := distance(v.place.lat, v.place.lon, at.lat, at.lon) <= wingRadii*radius && math.Abs(v.place.amsl-at.amsl) <= wingHeight
+	aims := its.at.After(m.at) &&
+		distance(its.lat, its.lon, at.lat, at.lon) <= targetOff &&
+		math.Abs(its.amsl-at.amsl) <= targetOff
+
+	near := distance(v.place.lat, v.place.lon, at.lat, at.lon) <= wingRadii*radius &&
+		math.Abs(v.place.amsl-at.amsl) <= wingHeight
+
 	return lasts(&m.circles, aims && near, v.now) >= wingStays
 }
 
@@ -195,7 +253,9 @@ func (m *manoeuvre) below(v view) float64 {
 func notDone(m *manoeuvre, waited time.Duration, unseen error) error {
 	what := m.request.name()
 	if unseen != nil {
-		return refuse(codeNotDone, "%s was accepted; whether it is complete after %.3g s is not known, because %s", what, waited.Seconds(), unseen)
+		return refuse(codeNotDone, "%s was accepted; whether it is complete after %.3g s is not known, because %s",
+			what, waited.Seconds(), unseen)
 	}
-	return refuse(codeNotDone, "%s was accepted and is under way, but not complete after %.3g s", what, waited.Seconds())
+	return refuse(codeNotDone, "%s was accepted and is under way, but not complete after %.3g s",
+		what, waited.Seconds())
 }

@@ -21,67 +21,137 @@ import (
 
 // Times of the link (docs/design.md, "The link").
 const (
-	silentAfter    = 5 * time.Second        // the port is reopened after this time without a valid frame
-	backoffFirst   = 100 * time.Millisecond // the first wait before the port is reopened; each next one is twice as long
-	backoffLast    = 2 * time.Second        // the longest wait
+	// silentAfter: the port is reopened after this time without a valid frame
+	silentAfter = 5 * time.Second
+
+	// backoffFirst: the first wait before the port is reopened; each next one is twice as long
+	backoffFirst = 100 * time.Millisecond
+
+	// backoffLast: the longest wait
+	backoffLast = 2 * time.Second
+
 	heartbeatEvery = time.Second
-	staleAfter     = 300 * time.Millisecond // a message that waited longer in the queue is dropped: a pilot may have switched since
-	echoWithin     = 2 * time.Second        // a router or a radio sends our frame back within this time
-	noiseEvery     = 5 * time.Second        // between two log lines about noise
-	copyWithin     = 150 * time.Millisecond // an equal ack within this time is a copy
+
+	// staleAfter: a message that waited longer in the queue is dropped: a pilot may have switched since
+	staleAfter = 300 * time.Millisecond
+
+	// echoWithin: a router or a radio sends our frame back within this time
+	echoWithin = 2 * time.Second
+
+	// noiseEvery: between two log lines about noise
+	noiseEvery = 5 * time.Second
+
+	// copyWithin: an equal ack within this time is a copy
+	copyWithin = 150 * time.Millisecond
 )
 
 // outgoing is a message to send, the ids to send it with, and where it goes.
 type outgoing struct {
-	system, component byte            // zero ids are ours
-	msg               message.Message // nil for padding
-	at                time.Time       // when it was queued; zero: it is never stale
-	to                netip.AddrPort  // the vehicle's address when it was queued; invalid: the one when it is written
+	// system, component: zero ids are ours
+	system, component byte
+
+	// msg: nil for padding
+	msg message.Message
+
+	// at: when it was queued; zero: it is never stale
+	at time.Time
+
+	// to: the vehicle's address when it was queued; invalid: the one when it is written
+	to netip.AddrPort
 }
 
 // heard is an event of the link: a message of the vehicle, another program's sticks for
 // the vehicle, a notice for the user, or that the vehicle was replaced. An event with none of them says
 // that the port was opened.
 type heard struct {
-	at       time.Time
-	msg      message.Message
-	system   byte // the sender's id
-	foreign  bool // msg is another program's sticks for the vehicle
-	notice   string
-	replaced func() // the vehicle has started again at another address, or is another one: sends to it from now on
+	at  time.Time
+	msg message.Message
+
+	// system: the sender's id
+	system byte
+
+	// foreign: msg is another program's sticks for the vehicle
+	foreign bool
+
+	notice string
+
+	// replaced: the vehicle has started again at another address, or is another one: sends to it from now on
+	replaced func()
 }
 
 // link is the connection to one vehicle. It keeps the port open, sends our heartbeat and
 // what is queued, and calls hear with each event.
 type link struct {
 	device device
-	only   byte // the vehicle's system id (-system); 0 for the first vehicle heard
-	gcs    bool // -gcs: always send a ground station's heartbeat
-	log    *slog.Logger
-	hear   func(heard)
 
-	sent, received, lost atomic.Uint64 // frames
-	asStation            atomic.Bool   // each second send a ground station's heartbeat, so that PX4 sends its texts
-	noise                struct {      // only run's goroutine uses it
-		logged uint64    // the total in the last log line
-		next   time.Time // no log line before this
+	// only: the vehicle's system id (-system); 0 for the first vehicle heard
+	only byte
+
+	// gcs: -gcs: always send a ground station's heartbeat
+	gcs bool
+
+	log  *slog.Logger
+	hear func(heard)
+
+	// sent, received, lost: frames
+	sent, received, lost atomic.Uint64
+
+	// asStation: each second send a ground station's heartbeat, so that PX4 sends its texts
+	asStation atomic.Bool
+
+	// noise: only run's goroutine uses it
+	noise struct {
+
+		// logged: the total in the last log line
+		logged uint64
+
+		// next: no log line before this
+		next time.Time
 	}
 
-	mu             sync.Mutex // guards all below; hear is called without it
-	writer         *writer    // of the open port; nil if the port is not open
-	vehicle        byte       // the vehicle's system id; 0 before its first heartbeat
-	address        vehicleAddress
-	beatAt         time.Time  // the vehicle's last heartbeat
-	framesFrom     time.Time  // when the first frame came since the port was opened; zero: none did
-	frameAt        time.Time  // the last frame
-	signed         bool       // the vehicle's last frame was signed
-	others         neighbours // what else is heard
-	stickSystem    byte       // SYSID_MYGCS once sticks were sent to an ArduPilot, else 0
-	recent         recent     // our last frames and the last acks
-	idsReported    bool       // another program with our ids was reported
-	autopilots     [256]bool  // by system id: an autopilot's heartbeat was heard
-	secondReported bool       // a second vehicle was reported
-	fault          error      // why the port is not open; nil if it is open
+	// mu: guards all below; hear is called without it
+	mu sync.Mutex
+
+	// writer: of the open port; nil if the port is not open
+	writer *writer
+
+	// vehicle: the vehicle's system id; 0 before its first heartbeat
+	vehicle byte
+
+	address vehicleAddress
+
+	// beatAt: the vehicle's last heartbeat
+	beatAt time.Time
+
+	// framesFrom: when the first frame came since the port was opened; zero: none did
+	framesFrom time.Time
+
+	// frameAt: the last frame
+	frameAt time.Time
+
+	// signed: the vehicle's last frame was signed
+	signed bool
+
+	// others: what else is heard
+	others neighbours
+
+	// stickSystem: SYSID_MYGCS once sticks were sent to an ArduPilot, else 0
+	stickSystem byte
+
+	// recent: our last frames and the last acks
+	recent recent
+
+	// idsReported: another program with our ids was reported
+	idsReported bool
+
+	// autopilots: by system id: an autopilot's heartbeat was heard
+	autopilots [256]bool
+
+	// secondReported: a second vehicle was reported
+	secondReported bool
+
+	// fault: why the port is not open; nil if it is open
+	fault error
 }
 
 // newLink returns a link over a device. The link calls hear in run's goroutine.
@@ -96,26 +166,33 @@ func newLink(d device, only byte, gcs bool, log *slog.Logger, hear func(heard)) 
 // first failure of an outage. If that was to open, opening ends the outage; if of an open port, a frame does.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	openLogged, failureLogged := false, false // of this outage: a failure to open, or of an open port
+	openLogged := false
+	// of this outage: a failure to open, or of an open port
+	failureLogged := false
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
-		l.logNoise(time.Now()) // noise that a search for the baud rate met
+		// noise that a search for the baud rate met
+		l.logNoise(time.Now())
 		opened := err == nil
 		if opened {
 			openLogged = false
 			var hadFrame bool
 			if hadFrame, err = l.serve(ctx, p); hadFrame {
-				backoff, failureLogged = backoffFirst, false
+				backoff = backoffFirst
+				failureLogged = false
 			}
 		}
-		if !opened || errors.As(err, new(*net.OpError)) { // udpout:// opens though nobody listens; a write then fails
+
+		// udpout:// opens though nobody listens; a write then fails
+		if !opened || errors.As(err, new(*net.OpError)) {
 			err = fmt.Errorf("-device %s: %w", l.device.name, openFault(l.device.name, err))
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		if !openLogged && !failureLogged {
-			openLogged, failureLogged = !opened, opened
+			openLogged = !opened
+			failureLogged = opened
 			l.log.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
 		}
 		l.mu.Lock()
@@ -134,15 +211,19 @@ func (l *link) run(ctx context.Context) {
 func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	w, now := newWriter(l, p), time.Now()
 	l.mu.Lock()
-	l.writer, l.fault, l.framesFrom = w, nil, time.Time{}
+	l.writer = w
+	l.fault = nil
+	l.framesFrom = time.Time{}
 	l.mu.Unlock()
-	l.hear(heard{at: now}) // the port is open
+	// the port is open
+	l.hear(heard{at: now})
 
 	broken, end := context.WithCancelCause(ctx)
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		end(w.run(ctx, broken))
-		p.Close() // makes the reader end
+		// makes the reader end
+		p.Close()
 	})
 	r := &reader{link: l, port: p, frameAt: now}
 	r.in.datagrams = l.device.datagrams
@@ -154,7 +235,8 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	l.mu.Unlock()
 	end(err)
 	writing.Wait()
-	return r.hadFrame, context.Cause(broken) // the first error
+	// the first error
+	return r.hadFrame, context.Cause(broken)
 }
 
 var errQueueFull = errors.New("the queue to the port is full")
@@ -220,7 +302,8 @@ func (l *link) addressed(system, component byte) bool {
 func (l *link) logNoise(now time.Time) {
 	if n := l.device.line.noise.Load(); n != l.noise.logged && !now.Before(l.noise.next) {
 		l.log.Warn("bytes that are not MAVLink", "device", l.device.port(), "since_last", n-l.noise.logged, "total", n)
-		l.noise.logged, l.noise.next = n, now.Add(noiseEvery)
+		l.noise.logged = n
+		l.noise.next = now.Add(noiseEvery)
 	}
 }
 
@@ -229,8 +312,12 @@ type linkState struct {
 	device                       string
 	baud                         int
 	received, lost, errors, sent uint64
-	fault                        error // why the port is not open, or what is heard instead of the vehicle
-	signed, lossy                bool  // the vehicle's frames are signed; the line is a serial one
+
+	// fault: why the port is not open, or what is heard instead of the vehicle
+	fault error
+
+	// signed, lossy: the vehicle's frames are signed; the line is a serial one
+	signed, lossy bool
 }
 
 func (l *link) state() linkState {
@@ -252,11 +339,13 @@ func (s linkState) unanswered() error {
 	do := "check that the router or the bridge passes on to the autopilot what mavrest sends"
 	switch {
 	case s.signed:
-		do = "its frames are signed: it ignores those that are not, and mavrest can't sign; turn signing off on this link"
+		do = "its frames are signed: it ignores those that are not, and mavrest can't sign; turn signing off on " +
+			"this link"
 	case s.lossy:
 		do = "check the wire from the board's TX to the autopilot's RX, and that its port is not half duplex"
 	}
-	return fmt.Errorf("this vehicle is heard, and answers nothing that mavrest sends: it can be read, not commanded; %s", do)
+	return fmt.Errorf("this vehicle is heard, and answers nothing that mavrest sends: it can be read, not "+
+		"commanded; %s", do)
 }
 
 // missing says that MAVLink comes and the vehicle does not, and what is heard instead; nil where it is heard, or
@@ -266,9 +355,11 @@ func (l *link) missing(now time.Time) error {
 	switch {
 	case wrongSystem:
 		other := slices.Index(l.autopilots[:], true)
-		return fmt.Errorf("system %d is heard on this line, but -system %d was asked for; start mavrest with -system %d", other, l.only, other)
+		return fmt.Errorf("system %d is heard on this line, but -system %d was asked for; start mavrest with "+
+			"-system %d", other, l.only, other)
 	case l.framesFrom.IsZero(), now.Sub(l.framesFrom) < offlineAfter, now.Sub(l.frameAt) >= offlineAfter:
-		return nil // it may come yet, or nothing comes
+		// it may come yet, or nothing comes
+		return nil
 	case !l.beatAt.IsZero() && now.Sub(l.beatAt) < offlineAfter:
 		return nil
 	}
@@ -278,21 +369,31 @@ func (l *link) missing(now time.Time) error {
 	}
 	switch {
 	case l.vehicle != 0:
-		return fmt.Errorf("MAVLink is heard, but not the autopilot, system %d, for %.0f s: %s", l.vehicle, now.Sub(l.beatAt).Seconds(), words)
+		return fmt.Errorf("MAVLink is heard, but not the autopilot, system %d, for %.0f s: %s",
+			l.vehicle, now.Sub(l.beatAt).Seconds(), words)
 	case l.only != 0:
 		return fmt.Errorf("MAVLink is heard, but not system %d, which -system asks for: %s", l.only, words)
 	}
-	return fmt.Errorf("MAVLink is heard, but no autopilot: %s; check that the autopilot is on, and sends MAVLink on this line", words)
+	return fmt.Errorf("MAVLink is heard, but no autopilot: %s; check that the autopilot is on, and sends MAVLink "+
+		"on this line", words)
 }
 
 type reader struct {
-	link     *link
-	port     port
-	frameAt  time.Time // of the last valid frame
+	link *link
+	port port
+
+	// frameAt: of the last valid frame
+	frameAt time.Time
+
 	hadFrame bool
-	seq      byte // of the vehicle's next frame
-	hadSeq   bool // a frame of the vehicle came
-	in       deframer
+
+	// seq: of the vehicle's next frame
+	seq byte
+
+	// hadSeq: a frame of the vehicle came
+	hadSeq bool
+
+	in deframer
 }
 
 // read reads the port once and handles the frames. It fails if no valid frame came for silentAfter.
@@ -305,7 +406,8 @@ func (r *reader) read() error {
 		if !r.hadFrame {
 			l.log.Info("MAVLink heard", "device", l.device.port(), "baud", l.device.line.baud.Load())
 		}
-		r.hadFrame, r.frameAt = true, now
+		r.hadFrame = true
+		r.frameAt = now
 		l.received.Add(1)
 		r.handle(f, now)
 	}
@@ -355,7 +457,10 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
-		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each takes the other's acks for its own; give that program another component id (MAVROS: component_id, MAVSDK: its Configuration, pymavlink: source_component), or, if it is a second mavrest, stop one of them", f.system, f.component)})
+		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each "+
+			"takes the other's acks for its own; give that program another component id (MAVROS: component_id, "+
+			"MAVSDK: its Configuration, pymavlink: source_component), or, if it is a second mavrest, stop one of them",
+			f.system, f.component)})
 	}
 	switch {
 	case repeated || vehicle == 0:
@@ -383,7 +488,8 @@ func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
 	l := r.link
 	l.mu.Lock()
 	a := &l.address
-	was, system := a.at, l.vehicle
+	was := a.at
+	system := l.vehicle
 	from := a.hear(r.in.from, m, now)
 	both := a.bothHeard(now)
 	other := a.other.at
@@ -391,13 +497,15 @@ func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
 	l.mu.Unlock()
 	r.in.vehicle = was
 	if both {
-		l.hear(heard{at: now, notice: fmt.Sprintf("system %d is heard from two addresses, %s and %s: two vehicles with one id, or one on two links; %s is ignored", system, was, other, other)})
+		l.hear(heard{at: now, notice: fmt.Sprintf("system %d is heard from two addresses, %s and %s: two vehicles "+
+			"with one id, or one on two links; %s is ignored", system, was, other, other)})
 	}
 	if asks {
 		l.askWho(system, other)
 	}
 	if from == ofMoved || from == ofReplaced {
-		l.log.Info("the vehicle's address", "system", system, "address", r.in.from, "before", was, "same_vehicle", from == ofMoved)
+		l.log.Info("the vehicle's address", "system", system, "address", r.in.from, "before", was, "same_vehicle",
+			from == ofMoved)
 		r.hadSeq = false
 	}
 	if from == ofReplaced {
@@ -424,7 +532,8 @@ func (l *link) askWho(system byte, to netip.AddrPort) {
 		}
 		select {
 		case l.writer.queue <- outgoing{msg: question, at: time.Now(), to: to}:
-		default: // it is asked again
+		default:
+			// it is asked again
 		}
 	}
 }
@@ -434,7 +543,8 @@ func (l *link) askWho(system byte, to netip.AddrPort) {
 // 0.2 s. After echoWithin an equal frame is another program's with our ids. It needs l.mu.
 func (l *link) repeats(h header, now time.Time) bool {
 	if h.id != idCommandAck {
-		mayBeOurs := h.component != autopilotID // no id of ours has that component
+		// no id of ours has that component
+		mayBeOurs := h.component != autopilotID
 		return mayBeOurs && l.recent.has(h, now.Add(-echoWithin))
 	}
 	copied := l.recent.has(h, now.Add(-copyWithin))
@@ -453,7 +563,8 @@ func (r *reader) countLost(seq byte) {
 	case r.hadSeq:
 		r.link.lost.Add(uint64(gap))
 	}
-	r.seq, r.hadSeq = seq+1, true
+	r.seq = seq + 1
+	r.hadSeq = true
 }
 
 // sticksTarget returns the system that sticks are for; 0 if m is another message.
@@ -473,27 +584,35 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 	l.mu.Lock()
 	found := l.vehicle == 0 && (l.only == 0 || l.only == system)
 	if found {
-		l.vehicle, l.address.at = system, r.in.from
+		l.vehicle = system
+		l.address.at = r.in.from
 	}
 	vehicle := l.vehicle
 	// One heartbeat of a second vehicle may be a damaged frame.
 	second := vehicle != system && l.only == 0 && l.autopilots[system] && !l.secondReported
-	l.autopilots[system], l.secondReported = true, l.secondReported || second
+	l.autopilots[system] = true
+	l.secondReported = l.secondReported || second
 	l.mu.Unlock()
 	if found {
 		l.log.Info("vehicle found", "system", system, "autopilot", b.Autopilot, "type", b.Type)
 	}
 	if second {
-		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies system %d, which it heard first; start mavrest with -system %d or -system %d to choose", system, vehicle, vehicle, system)})
+		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies "+
+			"system %d, which it heard first; start mavrest with -system %d or -system %d to choose",
+			system, vehicle, vehicle, system)})
 	}
 }
 
 type writer struct {
-	link    *link
-	port    port
-	queue   chan outgoing
-	sticks  chan outgoing       // the newest only
-	senders map[[2]byte]*sender // by system and component id
+	link  *link
+	port  port
+	queue chan outgoing
+
+	// sticks: the newest only
+	sticks chan outgoing
+
+	// senders: by system and component id
+	senders map[[2]byte]*sender
 }
 
 func newWriter(l *link, p port) *writer {
@@ -534,7 +653,9 @@ func (w *writer) drain() {
 		err = w.put(o)
 	default:
 	}
-	for err == nil && len(w.queue) > 0 { // only this goroutine receives from it
+
+	// only this goroutine receives from it
+	for err == nil && len(w.queue) > 0 {
 		err = w.put(<-w.queue)
 	}
 }
@@ -554,7 +675,8 @@ func (w *writer) beat() error {
 
 // put writes a message, unless it is stale. An error means that the port is broken.
 func (w *writer) put(o outgoing) error {
-	if !o.at.IsZero() && time.Since(o.at) > staleAfter { // the line was blocked
+	// the line was blocked
+	if !o.at.IsZero() && time.Since(o.at) > staleAfter {
 		return nil
 	}
 	b := padding[:]

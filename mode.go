@@ -14,15 +14,32 @@ type Mode uint8
 
 // The modes, with their names in the API. Their order counts: flownBySticks and urgent compare it.
 const (
-	ModeManual   Mode = iota // "manual"
-	ModeAltitude             // "altitude"
-	ModePosition             // "position"
-	ModeTakeoff              // "takeoff"
-	ModeHold                 // "hold"
-	ModeLand                 // "land"
-	ModeRTL                  // "rtl"
-	ModeRTGS                 // "rtgs"
-	ModeOther                // "other": reported only, it can't be requested
+	// ModeManual: "manual"
+	ModeManual Mode = iota
+
+	// ModeAltitude: "altitude"
+	ModeAltitude
+
+	// ModePosition: "position"
+	ModePosition
+
+	// ModeTakeoff: "takeoff"
+	ModeTakeoff
+
+	// ModeHold: "hold"
+	ModeHold
+
+	// ModeLand: "land"
+	ModeLand
+
+	// ModeRTL: "rtl"
+	ModeRTL
+
+	// ModeRTGS: "rtgs"
+	ModeRTGS
+
+	// ModeOther: "other": reported only, it can't be requested
+	ModeOther
 )
 
 var modeNames = [...]string{"manual", "altitude", "position", "takeoff", "hold", "land", "rtl", "rtgs", "other"}
@@ -43,10 +60,16 @@ func px4Custom(main, sub uint32) uint32 { return main<<16 | sub<<24 }
 
 // autopilotMode is a row of an autopilot's list of modes (docs/autopilots.md, "The modes, side by side").
 type autopilotMode struct {
-	custom uint32 // the autopilot's number
-	name   string // the autopilot's
-	mode   Mode
-	on     airframe // the airframes on which we command it
+	// custom: the autopilot's number
+	custom uint32
+
+	// name: the autopilot's
+	name string
+
+	mode Mode
+
+	// on: the airframes on which we command it
+	on airframe
 }
 
 // ownModes is each autopilot's own list of the modes that we have a word for.
@@ -160,7 +183,8 @@ func modesToEnter() map[firmware]map[Mode]uint32 {
 			}
 		}
 		enter[ModeRTGS] = enter[ModeRTL]
-		enter[ModeTakeoff] = cmp.Or(enter[ModeTakeoff], enter[ModeHold]) // some climb in the mode that they hold in
+		// some climb in the mode that they hold in
+		enter[ModeTakeoff] = cmp.Or(enter[ModeTakeoff], enter[ModeHold])
 		table[f] = enter
 	}
 	return table
@@ -171,32 +195,60 @@ const copterBrake = 17
 
 // Times of the reports and of the mode machine (docs/design.md, "Reports" and rule 3).
 const (
-	newerLeast   = 100 * time.Millisecond  // what newerAfter returns at least
-	reportFresh  = 200 * time.Millisecond  // a client's command may follow a report of this age
-	pollArmed    = 200 * time.Millisecond  // an armed vehicle is asked again at this age of its last report
-	pollDisarmed = 1500 * time.Millisecond // the same for a disarmed one; while a command waits see againAfter
-	reportAgain  = 20 * time.Millisecond   // or a round trip: between two requests of what is waited for
-	reportMost   = 100 * time.Millisecond  // the longest reportAgain: on a slow line many requests are lost
-	followTime   = 5 * time.Second         // how long after its newest copy a step explains a report
-	ownAgain     = time.Second             // between two tries of what mavrest commands by itself
+	// newerLeast: what newerAfter returns at least
+	newerLeast = 100 * time.Millisecond
+
+	// reportFresh: a client's command may follow a report of this age
+	reportFresh = 200 * time.Millisecond
+
+	// pollArmed: an armed vehicle is asked again at this age of its last report
+	pollArmed = 200 * time.Millisecond
+
+	// pollDisarmed: the same for a disarmed one; while a command waits see againAfter
+	pollDisarmed = 1500 * time.Millisecond
+
+	// reportAgain: or a round trip: between two requests of what is waited for
+	reportAgain = 20 * time.Millisecond
+
+	// reportMost: the longest reportAgain: on a slow line many requests are lost
+	reportMost = 100 * time.Millisecond
+
+	// followTime: how long after its newest copy a step explains a report
+	followTime = 5 * time.Second
+
+	// ownAgain: between two tries of what mavrest commands by itself
+	ownAgain = time.Second
 )
 
 // shownMode is what a HEARTBEAT shows. A CURRENT_MODE has only a number.
 type shownMode struct {
-	custom          uint32 // the vehicle's own number of its mode
+	// custom: the vehicle's own number of its mode
+	custom uint32
+
 	armed, failsafe bool
-	at              time.Time // when the number came
+
+	// at: when the number came
+	at time.Time
 }
 
 // reports makes reports of HEARTBEATs and of PX4's CURRENT_MODEs. A CURRENT_MODE has no armed bit and comes
 // up to 15 ms before its mode is in force, so its number is kept until a HEARTBEAT shows it. Whoever asks
 // gives the last report, which the mode machine keeps.
 type reports struct {
-	at    time.Time   // when the last HEARTBEAT came that made reports; zero before the first
-	n     int         // how many reports there were
-	kept  []shownMode // numbers that no HEARTBEAT has shown yet, the oldest first
-	alive time.Time   // when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
-	asked time.Time   // when a HEARTBEAT was requested last
+	// at: when the last HEARTBEAT came that made reports; zero before the first
+	at time.Time
+
+	// n: how many reports there were
+	n int
+
+	// kept: numbers that no HEARTBEAT has shown yet, the oldest first
+	kept []shownMode
+
+	// alive: when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
+	alive time.Time
+
+	// asked: when a HEARTBEAT was requested last
+	asked time.Time
 }
 
 // askNow makes the next request for HEARTBEAT due at once, if one is waited for.
@@ -215,7 +267,8 @@ func (r *reports) newest(last shownMode) shownMode {
 
 // hearMode takes a CURRENT_MODE, whose number it keeps if it is new.
 func (r *reports) hearMode(custom uint32, last shownMode, now time.Time) {
-	if r.at.IsZero() { // before the first HEARTBEAT it is not known what vehicle it is
+	// before the first HEARTBEAT it is not known what vehicle it is
+	if r.at.IsZero() {
 		return
 	}
 	r.alive = now
@@ -229,10 +282,13 @@ func (r *reports) hearMode(custom uint32, last shownMode, now time.Time) {
 // hearHeartbeat takes a HEARTBEAT and returns the reports that it makes, the oldest
 // first; no report if it is older than the newest kept number. trip is the line's round trip.
 func (r *reports) hearHeartbeat(b, last shownMode, trip time.Duration, now time.Time) (list []shownMode) {
-	r.alive, b.at = now, now
+	r.alive = now
+	b.at = now
 	newest := r.newest(last)
-	if r.keeps() && last.armed && !b.armed { // PX4 leaves LAND in the instant of disarming
-		b.custom = newest.custom // it is in force already
+	// PX4 leaves LAND in the instant of disarming
+	if r.keeps() && last.armed && !b.armed {
+		// it is in force already
+		b.custom = newest.custom
 	}
 	if r.keeps() && b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip) {
 		return nil
@@ -240,10 +296,13 @@ func (r *reports) hearHeartbeat(b, last shownMode, trip time.Duration, now time.
 	for _, k := range r.kept {
 		list = append(list, shownMode{k.custom, b.armed, b.failsafe, k.at})
 	}
-	if !r.keeps() || b.custom != newest.custom { // else the newest kept number is the HEARTBEAT's report
+
+	// else the newest kept number is the HEARTBEAT's report
+	if !r.keeps() || b.custom != newest.custom {
 		list = append(list, b)
 	}
-	r.at, r.kept = now, nil
+	r.at = now
+	r.kept = nil
 	r.n += len(list)
 	return list
 }
@@ -274,17 +333,25 @@ func (r *reports) restart() { r.kept = nil }
 // report is a mode that the vehicle shows, and the facts that the machine judges it by.
 type report struct {
 	shownMode
-	mode Mode // of custom
 
-	amsl     float64 // where the vehicle is, metres above mean sea level; NaN if unknown
-	streamed bool    // our own stick stream runs, and the vehicle is a PX4
+	// mode: of custom
+	mode Mode
+
+	// amsl: where the vehicle is, metres above mean sea level; NaN if unknown
+	amsl float64
+
+	// streamed: our own stick stream runs, and the vehicle is a PX4
+	streamed bool
 }
 
 // goal is what a step leads to. The number may be that of another mode: a landing on the way to
 // its place is flown in the hold's, a Copter's takeoff in GUIDED.
 type goal struct {
-	mode   Mode   // what GET mode answers once the step is accepted
-	number uint32 // the autopilot's own mode that then shows
+	// mode: what GET mode answers once the step is accepted
+	mode Mode
+
+	// number: the autopilot's own mode that then shows
+	number uint32
 
 	// PX4 ends a takeoff in AUTO.LOITER. end is that mode's number, 0 on any other vehicle and
 	// for any other goal. Below endAMSL a pilot set it (rule 3).
@@ -300,18 +367,30 @@ func (g *goal) atEnd(r report) bool {
 // claim is a step that was sent and that no report has shown yet. The first report of its
 // number, or of its takeoff's end, within followTime is ours.
 type claim struct {
-	to *goal     // of the step
-	at time.Time // when its newest copy was sent
+	// to: of the step
+	to *goal
+
+	// at: when its newest copy was sent
+	at time.Time
 }
 
 // machine is the mode machine of docs/design.md: from what was commanded and what the vehicle reports it
 // knows which mode the drone is in. The zero value is a drone that was never heard: manual.
 type machine struct {
-	mode      Mode    // what GET mode answers
-	commanded *goal   // what was commanded last; nil: mode is a reported one
-	report    report  // the last report
-	known     bool    // a report came, or a step was accepted, since the autopilot's start
-	claims    []claim // the steps that were sent and not shown yet, the oldest first
+	// mode: what GET mode answers
+	mode Mode
+
+	// commanded: what was commanded last; nil: mode is a reported one
+	commanded *goal
+
+	// report: the last report
+	report report
+
+	// known: a report came, or a step was accepted, since the autopilot's start
+	known bool
+
+	// claims: the steps that were sent and not shown yet, the oldest first
+	claims []claim
 }
 
 // explains reports whether r belongs to what was commanded (rule 3).
@@ -326,19 +405,32 @@ func (m *machine) explains(r report) bool {
 		return true
 	}
 	ends := g.mode == ModeLand || g.mode == ModeRTL || g.mode == ModeRTGS
-	return ends && !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff // no autopilot falls back to these
+	// no autopilot falls back to these
+	return ends && !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff
 }
 
 // meaning is what a report means, after what was commanded and shown before (rule 3).
 type meaning uint8
 
 const (
-	meansStart     meaning = iota // the first one, of a disarmed vehicle
-	meansBelongs                  // what was commanded explains it
-	meansEqual                    // it shows what the one before showed
-	meansArms                     // it only arms or disarms, in a mode that was not commanded
-	meansClaimed                  // a step that was sent, and not shown yet, explains it
-	meansFallsBack                // the autopilot fell back to another mode when it disarmed
+	// meansStart: the first one, of a disarmed vehicle
+	meansStart meaning = iota
+
+	// meansBelongs: what was commanded explains it
+	meansBelongs
+
+	// meansEqual: it shows what the one before showed
+	meansEqual
+
+	// meansArms: it only arms or disarms, in a mode that was not commanded
+	meansArms
+
+	// meansClaimed: a step that was sent, and not shown yet, explains it
+	meansClaimed
+
+	// meansFallsBack: the autopilot fell back to another mode when it disarmed
+	meansFallsBack
+
 	meansTakeover
 )
 
@@ -367,13 +459,16 @@ func (m *machine) meaning(r report, claim int) meaning {
 func (m *machine) judge(r report, now time.Time) (takeover bool) {
 	claim := m.claimed(now, func(to *goal) bool { return to.number == r.custom || to.atEnd(r) })
 	means := m.meaning(r, claim)
-	m.report, m.known = r, true
+	m.report = r
+	m.known = true
 	switch means {
 	case meansStart:
 		m.mode = ModeManual
-	case meansArms, meansFallsBack: // no claim ends
+	case meansArms, meansFallsBack:
+		// no claim ends
 		m.show(r)
-	case meansClaimed: // the claim ends, and so do older ones; until its step is accepted, mode is the reported one
+	case meansClaimed:
+		// the claim ends, and so do older ones; until its step is accepted, mode is the reported one
 		m.claims = m.claims[claim+1:]
 		m.show(r)
 	case meansTakeover:
@@ -389,11 +484,16 @@ func (m *machine) claimed(now time.Time, matches func(to *goal) bool) int {
 }
 
 // show makes the reported mode the mode, and forgets what was commanded.
-func (m *machine) show(r report) { m.mode, m.commanded = r.mode, nil }
+func (m *machine) show(r report) {
+	m.mode = r.mode
+	m.commanded = nil
+}
 
 // restart forgets what was commanded: the autopilot has started again.
 func (m *machine) restart() {
-	m.commanded, m.claims, m.known = nil, nil, false
+	m.commanded = nil
+	m.claims = nil
+	m.known = false
 }
 
 // claim records that a copy of a step that leads to a mode is sent now.
@@ -409,8 +509,11 @@ func (m *machine) refused(to *goal) {
 
 // accepted makes an accepted step's mode the mode (rule 2).
 func (m *machine) accepted(g goal) {
-	m.claims = nil // it is newer than every claim
-	m.mode, m.commanded, m.known = g.mode, &g, true
+	// it is newer than every claim
+	m.claims = nil
+	m.mode = g.mode
+	m.commanded = &g
+	m.known = true
 }
 
 // abandon forgets what was commanded: the mode is the reported one.

@@ -13,26 +13,41 @@ import (
 
 // request is a command as POST mode, takeoff, goto and land read and check it. A nil number was not given.
 type request struct {
-	setMode bool // mode is to be set
-	mode    Mode
-	arm     *bool
-	goTo    bool // fly to the place below and hold there; mode is ModeHold
+	// setMode: mode is to be set
+	setMode bool
 
-	lat, lon    *float64 // degrees, both or neither
-	altitude    *float64 // metres above home
-	altitudeMSL *float64 // metres above mean sea level
-	heading     *float64 // degrees, 0 to 360
-	speed       *float64 // metres per second
+	mode Mode
+	arm  *bool
 
-	from netip.Addr // the client, who has the sticks once its stick mode is set
+	// goTo: fly to the place below and hold there; mode is ModeHold
+	goTo bool
+
+	// lat, lon: degrees, both or neither
+	lat, lon *float64
+
+	// altitude: metres above home
+	altitude *float64
+
+	// altitudeMSL: metres above mean sea level
+	altitudeMSL *float64
+
+	// heading: degrees, 0 to 360
+	heading *float64
+
+	// speed: metres per second
+	speed *float64
+
+	// from: the client, who has the sticks once its stick mode is set
+	from netip.Addr
 }
 
 // arms reports whether the request leads to an armed vehicle.
-func (r request) arms() bool { return r.setMode && r.mode == ModeTakeoff || r.arm != nil && *r.arm }
+func (r request) arms() bool { return (r.setMode && r.mode == ModeTakeoff) || (r.arm != nil && *r.arm) }
 
 // equals reports whether both ask for the same, whoever asks.
 func (r request) equals(o request) bool {
-	r.from, o.from = netip.Addr{}, netip.Addr{}
+	r.from = netip.Addr{}
+	o.from = netip.Addr{}
 	return reflect.DeepEqual(r, o)
 }
 
@@ -56,7 +71,7 @@ func (r request) entersSticks() bool { return r.setMode && r.mode.flownBySticks(
 // urgent reports whether the request is for safety: a landing, a return, a hold or a disarming.
 // A newer request waits for its answer.
 func (r request) urgent() bool {
-	return r.disarms() || r.setMode && r.mode >= ModeHold && !r.goTo
+	return r.disarms() || (r.setMode && r.mode >= ModeHold && !r.goTo)
 }
 
 // or returns *v, or its second argument if v was not given.
@@ -69,29 +84,48 @@ func or(v *float64, otherwise float64) float64 {
 
 // step is one MAVLink command. Unset numbers of a COMMAND_LONG are NaN on PX4 and 0 on ArduPilot.
 type step struct {
-	cmd   common.MAV_CMD
-	asInt bool             // a COMMAND_INT: its place is in degE7; float32 degrees would miss by a metre
-	frame common.MAV_FRAME // of a COMMAND_INT
-	p     [7]float32       // param1 to param7 of a COMMAND_LONG; 1 to 4 and z (7) of a COMMAND_INT
-	x, y  int32            // degE7, of a COMMAND_INT
+	cmd common.MAV_CMD
 
-	holds    bool  // a DO_REPOSITION that holds here; any other is a goto
-	away     bool  // the vehicle flies to a place, or does so next: it must be clear of the ground (rule 11)
-	to       *goal // the mode that it leads to; nil if it sets none
-	optional bool  // the plan goes on when it is refused or not answered
+	// asInt: a COMMAND_INT: its place is in degE7; float32 degrees would miss by a metre
+	asInt bool
+
+	// frame: of a COMMAND_INT
+	frame common.MAV_FRAME
+
+	// p: param1 to param7 of a COMMAND_LONG; 1 to 4 and z (7) of a COMMAND_INT
+	p [7]float32
+
+	// x, y: degE7, of a COMMAND_INT
+	x, y int32
+
+	// holds: a DO_REPOSITION that holds here; any other is a goto
+	holds bool
+
+	// away: the vehicle flies to a place, or does so next: it must be clear of the ground (rule 11)
+	away bool
+
+	// to: the mode that it leads to; nil if it sets none
+	to *goal
+
+	// optional: the plan goes on when it is refused or not answered
+	optional bool
 }
 
 func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 1 }
 
 // needsStream reports whether a stick stream, if one runs, must have run for a while before the
 // step: it enters a stick mode, or arms. ArduPilot without a receiver arms only on a stream.
-func (s *step) needsStream() bool { return s.arms() || s.to != nil && s.to.mode.flownBySticks() }
+func (s *step) needsStream() bool { return s.arms() || (s.to != nil && s.to.mode.flownBySticks()) }
 
 // plan is how a request is carried out on one autopilot: its commands in order, and where they lead.
 type plan struct {
-	steps       []step
-	destination *place // where it flies to; a takeoff has only the altitude
-	second      *step  // the landing at a place, sent once the target is reached; nil: no second leg
+	steps []step
+
+	// destination: where it flies to; a takeoff has only the altitude
+	destination *place
+
+	// second: the landing at a place, sent once the target is reached; nil: no second leg
+	second *step
 }
 
 // goal is what the last step that sets a mode leads to; nil: the plan only arms or disarms.
@@ -166,7 +200,8 @@ func (s step) leadingTo(mode Mode, custom uint32) step {
 func (f firmware) setMode(mode Mode, custom uint32) step {
 	s := f.step(common.MAV_CMD_DO_SET_MODE, 1, float32(custom))
 	if f == px4 {
-		s.p[1], s.p[2] = float32(custom>>16&0xff), float32(custom>>24)
+		s.p[1] = float32(custom >> 16 & 0xff)
+		s.p[2] = float32(custom >> 24)
 	}
 	return s.leadingTo(mode, custom)
 }
@@ -196,9 +231,12 @@ func (r request) plan(v view, aim *place) (p plan, err error) {
 	case r.setMode:
 		p, err = r.planFlight(v, aim)
 	case !v.armed && v.shown() == ModeTakeoff && r.arms():
-		p.steps = []step{v.firmware.enter(ModeHold)} // armed in AUTO.TAKEOFF or TAKEOFF, it would take off
+		// armed in AUTO.TAKEOFF or TAKEOFF, it would take off
+		p.steps = []step{v.firmware.enter(ModeHold)}
 	}
-	if err == nil && r.arm != nil && r.mode != ModeTakeoff { // a takeoff's steps already arm
+
+	// a takeoff's steps already arm
+	if err == nil && r.arm != nil && r.mode != ModeTakeoff {
 		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
 	}
 	return p, err
@@ -215,7 +253,8 @@ func (r request) planFlight(v view, aim *place) (plan, error) {
 	case !exists:
 		return plan{}, refuse(codeUnsupported, "mode: this vehicle has no mode for %q", r.mode)
 	case r.dependsOnKind(v):
-		return plan{}, refuse(codeWrongMode, "%s: this VTOL does not report now whether it hovers or is on its wing; try again. hold, land without a place, and rtl go out", r.name())
+		return plan{}, refuse(codeWrongMode, "%s: this VTOL does not report now whether it hovers or is on its "+
+			"wing; try again. hold, land without a place, and rtl go out", r.name())
 	case r.mode == ModeTakeoff && v.firmware == px4:
 		return r.planTakeoffPX4(v)
 	case r.mode == ModeTakeoff:
@@ -237,7 +276,7 @@ func (r request) planFlight(v view, aim *place) (plan, error) {
 // dependsOnKind reports whether the request means something else on a wing than in hover, and nobody knows which
 // of both it is.
 func (r request) dependsOnKind(v view) bool {
-	return v.kind() == kindUnknown && (r.goTo || r.lat != nil) || v.stickKind() == kindUnknown && r.entersSticks()
+	return (v.kind() == kindUnknown && (r.goTo || r.lat != nil)) || (v.stickKind() == kindUnknown && r.entersSticks())
 }
 
 // checkGoto is why the vehicle can't fly or drive to the place now. Both autopilots acknowledge a goto
@@ -259,7 +298,8 @@ func (r request) checkGoto(v view, aim *place) error {
 	}
 	switch circles := v.circle() > 0; {
 	case circles && r.mode == ModeLand:
-		return v.onWingNot("land: on its wing the vehicle circles a place and can't land there", "land without lat and lon")
+		return v.onWingNot("land: on its wing the vehicle circles a place and can't land there",
+			"land without lat and lon")
 	case circles && r.heading != nil:
 		return v.onWingNot("heading: on its wing the vehicle circles a place and can't keep one", "leave it out")
 	}
@@ -275,7 +315,9 @@ func (r request) planGoto(v view, aim *place) (p plan, err error) {
 	if err != nil {
 		return p, err
 	}
-	if v.firmware == px4 && v.critical { // only DO_SET_MODE is known to end one
+
+	// only DO_SET_MODE is known to end one
+	if v.firmware == px4 && v.critical {
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
 	p.steps = append(p.steps, r.reposition(v, to).leadingTo(r.mode, entered[v.firmware][ModeHold]))
@@ -295,36 +337,50 @@ func (r request) planGoto(v view, aim *place) (p plan, err error) {
 // takeoff or goto that is not complete. Without home only one of the two heights is known.
 func (r request) destination(v view, aim *place) (to place, err error) {
 	to = v.place
-	if aim != nil { // in a climb the present height may be a decimetre
-		to.altitude, to.amsl = aim.altitude, aim.amsl
+	// in a climb the present height may be a decimetre
+	if aim != nil {
+		to.altitude = aim.altitude
+		to.amsl = aim.amsl
 	}
 	to.lat, to.lon = or(r.lat, to.lat), or(r.lon, to.lon)
 	switch {
 	case r.altitude != nil:
-		to.altitude, to.amsl = *r.altitude, v.home.amsl+*r.altitude
+		to.altitude = *r.altitude
+		to.amsl = v.home.amsl + *r.altitude
 	case r.altitudeMSL != nil:
-		to.altitude, to.amsl = *r.altitudeMSL-v.home.amsl, *r.altitudeMSL
+		to.altitude = *r.altitudeMSL - v.home.amsl
+		to.amsl = *r.altitudeMSL
 	}
-	sent := to.altitude // the height that reposition sends
+
+	// the height that reposition sends
+	sent := to.altitude
 	if v.firmware == px4 || r.altitudeMSL != nil {
 		sent = to.amsl
 	}
 	switch {
 	case math.IsNaN(to.lat):
 		err = refuse(codeRefused, "the autopilot has no position yet: give lat and lon, or wait for its GPS")
-	case math.IsNaN(sent) && r.altitude != nil: // on PX4: home is unknown
-		err = refuse(codeRefused, "altitude: the autopilot has no home position yet; give altitude_msl, or wait for its GPS")
+	case math.IsNaN(sent) && r.altitude != nil:
+		// on PX4: home is unknown
+		err = refuse(codeRefused, "altitude: the autopilot has no home position yet; give altitude_msl, or wait "+
+			"for its GPS")
 	case math.IsNaN(sent):
-		err = refuse(codeRefused, "altitude: the vehicle's own height is not known now; wait for its position, or goto with altitude or altitude_msl")
+		err = refuse(codeRefused, "altitude: the vehicle's own height is not known now; wait for its position, or "+
+			"goto with altitude or altitude_msl")
 	}
 	return to, err
 }
 
 // Limits of the places that a client names. Those that mavrest keeps have none.
 const (
-	defaultReach   = 10_000.0 // metres (-reach)
-	amslBelow      = 30.0     // metres below home: the lowest altitude_msl of a descent
-	lowestAltitude = -500.0   // metres above home: the lowest altitude of a goto (openapi.yaml)
+	// defaultReach: metres (-reach)
+	defaultReach = 10_000.0
+
+	// amslBelow: metres below home: the lowest altitude_msl of a descent
+	amslBelow = 30.0
+
+	// lowestAltitude: metres above home: the lowest altitude of a goto (openapi.yaml)
+	lowestAltitude = -500.0
 )
 
 // checkReach returns an error for a place or a height that its client hardly means: swapped
@@ -353,7 +409,8 @@ func checkPlaceReach(at place, home point, lat, lon, reach float64) error {
 	if inReach || !outOfReach {
 		return nil
 	}
-	return refuse(codeOutOfRange, "lat, lon: the place is %s from the drone and %s from home; are lat and lon swapped? "+
+	return refuse(codeOutOfRange, "lat, lon: the place is %s from the drone and %s from home; are lat and lon "+
+		"swapped? "+
 		"A place may be %s away (-reach)", kilometres(fromVehicle), kilometres(fromHome), kilometres(reach))
 }
 
@@ -368,12 +425,14 @@ func kilometres(metres float64) string {
 // checkDescent returns an error for a height above the sea that is deep below home and below the
 // vehicle. A descent that is meant can be given above home.
 func checkDescent(at place, home point, amsl float64) error {
-	belowHome, belowVehicle := home.amsl-amsl, at.amsl-amsl
+	belowHome := home.amsl - amsl
+	belowVehicle := at.amsl - amsl
 	climbs := belowVehicle <= 0
 	if !(belowHome > amslBelow) || climbs {
 		return nil
 	}
-	vehicle, plainly := "", ""
+	vehicle := ""
+	plainly := ""
 	if !math.IsNaN(belowVehicle) {
 		vehicle = fmt.Sprintf(", and %.0f m below the drone, which is at %.0f m", belowVehicle, at.amsl)
 	}
@@ -398,7 +457,8 @@ func (r request) reposition(v view, to place) step {
 		s.p[0] = float32(or(r.speed, -1))
 		s.p[3] = float32(math.Remainder(or(r.heading, math.NaN()), 360) * math.Pi / 180)
 	case r.altitudeMSL == nil:
-		s.frame, s.p[6] = common.MAV_FRAME_GLOBAL_RELATIVE_ALT, float32(to.altitude)
+		s.frame = common.MAV_FRAME_GLOBAL_RELATIVE_ALT
+		s.p[6] = float32(to.altitude)
 	}
 	return s
 }
@@ -434,14 +494,16 @@ func (r request) planTakeoffPX4(v view) (plan, error) {
 func (v view) takeoffAMSL(altitude float64) (float64, error) {
 	home := v.home.amsl
 	if math.IsNaN(home) && !v.flying() {
-		home = v.place.amsl // arming makes this place home
+		// arming makes this place home
+		home = v.place.amsl
 	}
 	amsl := home + altitude
 	if math.IsNaN(amsl) {
 		return 0, refuse(codeRefused, "takeoff: the autopilot has no home position yet; wait for its GPS")
 	}
 	if amsl <= v.place.amsl {
-		return 0, refuse(codeRefused, "altitude: the vehicle is already %.1f m above home; give more, or use goto", v.place.amsl-home)
+		return 0, refuse(codeRefused, "altitude: the vehicle is already %.1f m above home; give more, or use goto",
+			v.place.amsl-home)
 	}
 	return amsl, nil
 }
@@ -475,9 +537,11 @@ func (v view) checkHover(r request) error {
 	case !toHover, v.hoversAtPlaces(), holds && v.standsInHold():
 		return nil
 	case holds:
-		return refuse(codeUnsupported, "hold: this QuadPlane would go over to its wing and circle; land, or fly it by the sticks; it holds where Q_GUIDED_MODE is 1")
+		return refuse(codeUnsupported, "hold: this QuadPlane would go over to its wing and circle; land, or fly it "+
+			"by the sticks; it holds where Q_GUIDED_MODE is 1")
 	}
-	return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1", r.name())
+	return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1",
+		r.name())
 }
 
 // hoversAtPlaces reports whether a vehicle that hovers stays in hover when it is sent to a place.
@@ -495,9 +559,11 @@ func (v view) standsInHold() bool {
 // planTakeoffArduPilot is GUIDED, ARM, NAV_TAKEOFF in metres above home. A fixed wing takes off in
 // its mode TAKEOFF, which is set last: whoever arms a plane in TAKEOFF starts the takeoff.
 func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
-	f, altitude := v.firmware, or(r.altitude, defaultTakeoff)
+	f := v.firmware
+	altitude := or(r.altitude, defaultTakeoff)
 	switch {
-	case v.flying() && v.landed != 0: // if the landed state is unknown the autopilot decides
+	case v.flying() && v.landed != 0:
+		// if the landed state is unknown the autopilot decides
 		return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
 	case f == plane && r.altitude != nil:
 		return p, refuse(codeUnsupported, "altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out")
@@ -527,7 +593,8 @@ func (r request) planHoldArduPilot(v view, aim *place) (plan, error) {
 	switch {
 	case !v.armed:
 		return p, nil
-	case v.kind() == hovering && !v.hoversAtPlaces(): // GUIDED again changes nothing
+	case v.kind() == hovering && !v.hoversAtPlaces():
+		// GUIDED again changes nothing
 		return p, v.checkHover(r)
 	case v.firmware == copter:
 		p.steps = []step{copter.setMode(ModeHold, copterBrake), hold}
@@ -535,7 +602,8 @@ func (r request) planHoldArduPilot(v view, aim *place) (plan, error) {
 		to := v.holdHere(aim)
 		here := request{}.reposition(v, to).leadingTo(ModeHold, hold.to.number)
 		here.holds = true
-		p.steps, p.destination = []step{here}, &to
+		p.steps = []step{here}
+		p.destination = &to
 		p.leaveGround(v, aim)
 		p.steps = append(p.steps, r.changeSpeed(v)...)
 	}
@@ -557,11 +625,13 @@ func (r request) adjust(v view) []step {
 // above 0 THROTTLE_CRUISE (docs/autopilots.md, "Plane").
 func (r request) changeSpeed(v view) []step {
 	const airSpeed, groundSpeed, ownSpeed = 0, 1, -2
-	speed, s := or(r.speed, math.NaN()), step{}
+	speed := or(r.speed, math.NaN())
+	s := step{}
 	switch {
 	case v.circle() > 0:
 		s = v.firmware.step(common.MAV_CMD_DO_CHANGE_SPEED, airSpeed, float32(or(r.speed, ownSpeed)))
-	case v.firmware != copter: // a QuadPlane that hovers: see checkSpeed
+	case v.firmware != copter:
+		// a QuadPlane that hovers: see checkSpeed
 		return nil
 	default:
 		if r.speed == nil {
@@ -586,7 +656,8 @@ func (r request) checkSpeed(v view) error {
 	case v.circle() == 0:
 		return refuse(codeUnsupported, "speed: a QuadPlane that hovers has only its own (Q_WP_SPEED); leave it out")
 	case *r.speed < slowest, *r.speed > fastest:
-		return refuse(codeOutOfRange, "speed: on its wing this vehicle flies %g to %g m/s through the air (AIRSPEED_MIN, AIRSPEED_MAX)", slowest, fastest)
+		return refuse(codeOutOfRange, "speed: on its wing this vehicle flies %g to %g m/s through the air "+
+			"(AIRSPEED_MIN, AIRSPEED_MAX)", slowest, fastest)
 	}
 	return nil
 }

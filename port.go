@@ -28,11 +28,20 @@ var bauds = []int{921600, 57600, 115200, 460800, 500000, 230400, 1500000}
 
 // Times of a serial line.
 const (
-	baudListen   = 1500 * time.Millisecond // how long a search listens at each rate
-	writeTimeout = 2 * time.Second         // a write that takes longer means a dead port
-	drainTimeout = time.Second             // when a port is closed, its written bytes have this long to go out
-	gatherFor    = 10 * time.Millisecond   // how long bytes gather on a busy line before a read
-	refillsIn    = 60 * time.Millisecond   // a flushed line is refilled from the sender's buffer within this time (docs/autopilots.md, "PX4: link")
+	// baudListen: how long a search listens at each rate
+	baudListen = 1500 * time.Millisecond
+
+	// writeTimeout: a write that takes longer means a dead port
+	writeTimeout = 2 * time.Second
+
+	// drainTimeout: when a port is closed, its written bytes have this long to go out
+	drainTimeout = time.Second
+
+	// gatherFor: how long bytes gather on a busy line before a read
+	gatherFor = 10 * time.Millisecond
+
+	// refillsIn: a flushed line is refilled from the sender's buffer within this time (docs/autopilots.md, "PX4: link")
+	refillsIn = 60 * time.Millisecond
 )
 
 // port carries bytes to and from the autopilot. Close ends a pending Read.
@@ -44,11 +53,17 @@ type port interface {
 
 // device is what -device names: how to open it, and what its ports are like.
 type device struct {
-	name      string
-	open      func(ctx context.Context) (port, error)
-	lossy     bool       // bytes may be lost, as on a serial line
-	datagrams bool       // a read brings a datagram: what one sender sends is a stream of its own
-	line      *lineState // nil until the link makes one
+	name string
+	open func(ctx context.Context) (port, error)
+
+	// lossy: bytes may be lost, as on a serial line
+	lossy bool
+
+	// datagrams: a read brings a datagram: what one sender sends is a stream of its own
+	datagrams bool
+
+	// line: nil until the link makes one
+	line *lineState
 }
 
 // port returns the name of the port that auto found last, else the device's name.
@@ -61,27 +76,35 @@ func (d device) port() string {
 
 // lineState is what was found out when a device was opened and read.
 type lineState struct {
-	baud  atomic.Int64           // the fixed rate, else the one that worked last; 0 if none did
-	noise atomic.Uint64          // counts places where bytes were not a frame
-	found atomic.Pointer[string] // the port that auto found last; nil if none
+	// baud: the fixed rate, else the one that worked last; 0 if none did
+	baud atomic.Int64
+
+	// noise: counts places where bytes were not a frame
+	noise atomic.Uint64
+
+	// found: the port that auto found last; nil if none
+	found atomic.Pointer[string]
 }
 
 // rateInName is a serial device with a baud rate behind it, as other programs spell it: /dev/ttyACM0:57600,
 // /dev/ttyACM0,57600, serial:///dev/ttyACM0:57600, serial:/dev/ttyACM0?baudrate=57600.
-var rateInName = regexp.MustCompile(`^(?:(?:serial|file|uart):(?://)?)?(/[^?]*?)[:,;@? ](?:baud(?:rate)?=)?(\d{3,7})(?:[:,]\w*)?$`)
+var rateInName = regexp.MustCompile(`^(?:(?:serial|file|uart):(?://)?)?(/[^?]*?)` +
+	`[:,;@? ](?:baud(?:rate)?=)?(\d{3,7})(?:[:,]\w*)?$`)
 
 // newDevice parses a -device other than the simulator.
 func newDevice(name string, baud int) (device, error) {
 	if m := rateInName.FindStringSubmatch(name); m != nil {
-		if _, err := os.Lstat(name); err != nil { // it is no device's own name
-			return device{}, fmt.Errorf("-device %s: the baud rate goes into -baud: -device %s -baud %s", name, m[1], m[2])
+		// it is no device's own name
+		if _, err := os.Lstat(name); err != nil {
+			return device{}, fmt.Errorf("-device %s: the baud rate goes into -baud: -device %s -baud %s",
+				name, m[1], m[2])
 		}
 	}
 	if name == "auto" {
 		a := &autoDevice{fixed: baud, line: new(lineState), ports: autoPorts, consoles: "/sys/class/tty/console/active"}
 		return device{name: name, open: a.open, lossy: true, line: a.line}, nil
 	}
-	if strings.HasPrefix(name, "/") || strings.Contains(name, "/") && !strings.Contains(name, ":") {
+	if strings.HasPrefix(name, "/") || (strings.Contains(name, "/") && !strings.Contains(name, ":")) {
 		s := &serialDevice{path: name, fixed: baud, lineState: new(lineState)}
 		return device{name: name, open: s.open, lossy: true, line: s.lineState}, nil
 	}
@@ -92,20 +115,27 @@ func newDevice(name string, baud int) (device, error) {
 	}
 	switch scheme {
 	case "udpin":
-		return device{name: name, datagrams: true, open: func(context.Context) (port, error) { return listenUDP(address) }}, nil
+		open := func(context.Context) (port, error) { return listenUDP(address) }
+		return device{name: name, datagrams: true, open: open}, nil
 	case "udpout", "tcp":
-		network, d := strings.TrimSuffix(scheme, "out"), net.Dialer{Timeout: writeTimeout}
+		network := strings.TrimSuffix(scheme, "out")
+		d := net.Dialer{Timeout: writeTimeout}
 		dial := func(ctx context.Context) (port, error) { return d.DialContext(ctx, network, address) }
 		return device{name: name, datagrams: network == "udp", open: dial}, nil
 	}
-	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0; a baud rate goes into -baud), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a number up to 65535", name)
+	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0; a baud rate goes into "+
+		"-baud), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a "+
+		"number up to 65535", name)
 }
 
 // addressedPort is a port at which many addresses are heard: each datagram has a sender, and what is written
 // has a receiver.
 type addressedPort interface {
 	port
-	sender() netip.AddrPort // of the last datagram that was read; only the reader asks
+
+	// of the last datagram that was read; only the reader asks
+	sender() netip.AddrPort
+
 	writeTo(b []byte, to netip.AddrPort) (int, error)
 }
 
@@ -113,7 +143,9 @@ type addressedPort interface {
 // stray datagram can steal the link.
 type udpPort struct {
 	*net.UDPConn
-	from netip.AddrPort // sender of the last datagram; only the reader uses it
+
+	// from: sender of the last datagram; only the reader uses it
+	from netip.AddrPort
 }
 
 func listenUDP(address string) (port, error) {
@@ -148,16 +180,23 @@ func (p *udpPort) writeTo(b []byte, to netip.AddrPort) (int, error) {
 // through a file of our own, which has deadlines: the library's Write can't be
 // interrupted, nor its Read if another program takes the bytes first.
 type serialDevice struct {
-	path   string
-	fixed  int  // baud rate; 0 to search for it
-	verify bool // opening fails unless MAVLink comes, at a fixed rate too
+	path string
+
+	// fixed: baud rate; 0 to search for it
+	fixed int
+
+	// verify: opening fails unless MAVLink comes, at a fixed rate too
+	verify bool
+
 	*lineState
 }
 
 type serialPort struct {
 	*os.File
-	line   serial.Port
-	readAt time.Time // when the last Read ended; only the reader uses it
+	line serial.Port
+
+	// readAt: when the last Read ended; only the reader uses it
+	readAt time.Time
 }
 
 // Read lets bytes gather on a busy line: waking up for every few bytes costs more than
@@ -177,8 +216,10 @@ func (p *serialPort) Read(b []byte) (int, error) {
 // Until then opening it fails: it is in use.
 func (p *serialPort) Close() error {
 	closed := make(chan error, 1)
-	go func() { // owns the line from here on
-		p.line.Drain() // an error means that the line is gone
+	// owns the line from here on
+	go func() {
+		// an error means that the line is gone
+		p.line.Drain()
 		closed <- p.line.Close()
 	}()
 	for range 2 {
@@ -186,14 +227,16 @@ func (p *serialPort) Close() error {
 		case err := <-closed:
 			return errors.Join(p.File.Close(), err)
 		case <-time.After(drainTimeout):
-			p.line.ResetOutputBuffer() // ends Drain
+			// ends Drain
+			p.line.ResetOutputBuffer()
 		}
 	}
 	return p.File.Close()
 }
 
 func (d *serialDevice) open(ctx context.Context) (port, error) {
-	d.baud.CompareAndSwap(0, int64(d.fixed)) // the status shows a fixed rate at once; a found one stays
+	// the status shows a fixed rate at once; a found one stays
+	d.baud.CompareAndSwap(0, int64(d.fixed))
 	p, err := d.openAt(cmp.Or(d.fixed, bauds[0]))
 	if err != nil {
 		return nil, err
@@ -225,7 +268,8 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 	}
 	var line serial.Port
 	if err = lock(f); err == nil {
-		line, err = serial.Open(d.path, &serial.Mode{BaudRate: baud}) // 8N1
+		// 8N1
+		line, err = serial.Open(d.path, &serial.Mode{BaudRate: baud})
 	}
 	if err != nil {
 		f.Close()
@@ -237,7 +281,8 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 // lock keeps out other programs that lock the port too. The library's exclusive mode does
 // not keep out root.
 func lock(f *os.File) (err error) {
-	c, _ := f.SyscallConn() // neither this nor Control fails: the file is open
+	// neither this nor Control fails: the file is open
+	c, _ := f.SyscallConn()
 	c.Control(func(fd uintptr) { err = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB) })
 	return err
 }
@@ -286,7 +331,8 @@ func (d *serialDevice) listen(ctx context.Context, p *serialPort) error {
 	var in deframer
 	defer func() { d.noise.Add(in.errors) }()
 	p.SetReadDeadline(time.Now().Add(baudListen))
-	stop := context.AfterFunc(ctx, func() { p.SetReadDeadline(time.Now()) }) // ends the read when ctx is done
+	// ends the read when ctx is done
+	stop := context.AfterFunc(ctx, func() { p.SetReadDeadline(time.Now()) })
 	defer stop()
 	for {
 		if err := in.read(p); err != nil {
@@ -303,10 +349,16 @@ func (d *serialDevice) listen(ctx context.Context, p *serialPort) error {
 // autoDevice is -device auto: the first port that brings MAVLink. The port that was found
 // last is tried first.
 type autoDevice struct {
-	fixed    int // baud rate; 0 to search for it
-	line     *lineState
-	ports    func() []string // names of ports to try, in order; they need not exist
-	consoles string          // file with the kernel's list of its consoles
+	// fixed: baud rate; 0 to search for it
+	fixed int
+
+	line *lineState
+
+	// ports: names of ports to try, in order; they need not exist
+	ports func() []string
+
+	// consoles: file with the kernel's list of its consoles
+	consoles string
 }
 
 // headerPorts are the serial ports on the header of a Raspberry Pi and of a Jetson.
@@ -322,7 +374,8 @@ var boardWords = []string{
 
 // autoPorts returns the ports of the autopilots on USB, then headerPorts.
 func autoPorts() []string {
-	usb, _ := filepath.Glob("/dev/serial/by-id/*") // the only error is a bad pattern
+	// the only error is a bad pattern
+	usb, _ := filepath.Glob("/dev/serial/by-id/*")
 	return append(slices.DeleteFunc(usb, func(name string) bool { return !isBoard(name) }), headerPorts...)
 }
 
@@ -339,7 +392,8 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 	var tried, paths []string
 	for _, name := range names {
 		path, err := filepath.EvalSymlinks(name)
-		if err != nil || slices.Contains(paths, path) { // no such port, or one that was tried by another name
+		// no such port, or one that was tried by another name
+		if err != nil || slices.Contains(paths, path) {
 			continue
 		}
 		paths = append(paths, path)
@@ -360,7 +414,8 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 		tried = append(tried, fmt.Sprintf("%s (%v)", name, openFault(name, err)))
 	}
 	if len(tried) == 0 {
-		return nil, errors.New("no port to try: no autopilot in /dev/serial/by-id, and no " + strings.Join(headerPorts, ", ") +
+		return nil, errors.New("no port to try: no autopilot in /dev/serial/by-id, and no " +
+			strings.Join(headerPorts, ", ") +
 			"; check the wiring, enable the board's serial port, or name the port with -device")
 	}
 	return nil, errors.New("no autopilot found; tried " + strings.Join(tried, ", "))
@@ -370,7 +425,8 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 // terminal. Under systemd the program sees no other process; but a login on the port also
 // takes away the program's permission to open the port.
 func (a *autoDevice) isConsole(path string) bool {
-	active, _ := os.ReadFile(a.consoles) // without this file there is no console
+	// without this file there is no console
+	active, _ := os.ReadFile(a.consoles)
 	if slices.Contains(strings.Fields(string(active)), filepath.Base(path)) {
 		return true
 	}
@@ -380,16 +436,20 @@ func (a *autoDevice) isConsole(path string) bool {
 	}
 	processes, _ := filepath.Glob("/proc/[0-9]*/stat")
 	return slices.ContainsFunc(processes, func(file string) bool {
-		stat, _ := os.ReadFile(file)                  // the process may have ended
-		_, rest, _ := strings.Cut(string(stat), ") ") // the name before it may have spaces
+		// the process may have ended
+		stat, _ := os.ReadFile(file)
+		// the name before it may have spaces
+		_, rest, _ := strings.Cut(string(stat), ") ")
 		fields := strings.Fields(rest)
-		return len(fields) > 4 && fields[4] == strconv.FormatUint(uint64(terminal.Rdev), 10) // tty_nr in proc(5)
+		// tty_nr in proc(5)
+		return len(fields) > 4 && fields[4] == strconv.FormatUint(uint64(terminal.Rdev), 10)
 	})
 }
 
 // openFault returns why the autopilot's port or the API's can't be opened, and what to do about it.
 func openFault(name string, err error) error {
-	operation := new(net.OpError) // stays empty if err has none
+	// stays empty if err has none
+	operation := new(net.OpError)
 	errors.As(err, &operation)
 	switch {
 	case errors.As(err, new(*net.DNSError)):
@@ -402,14 +462,18 @@ func openFault(name string, err error) error {
 		return errors.New("no program listens there; start the autopilot's side, or check the address and the port")
 	case errors.Is(err, syscall.ECONNRESET):
 		return errors.New("the other end has closed the connection; mavrest connects again")
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), operation.Op == "dial" && operation.Timeout():
+	case errors.Is(err, syscall.EHOSTUNREACH),
+		errors.Is(err, syscall.ENETUNREACH),
+		operation.Op == "dial" && operation.Timeout():
 		return errors.New("no answer from that address; check the network, the address and the port")
 	case operation.Op == "listen" && errors.Is(err, os.ErrPermission):
-		return errors.New("a port below 1024 needs root or CAP_NET_BIND_SERVICE (sudo setcap cap_net_bind_service=+ep mavrest); use another port")
+		return errors.New("a port below 1024 needs root or CAP_NET_BIND_SERVICE (sudo setcap " +
+			"cap_net_bind_service=+ep mavrest); use another port")
 	case errors.Is(err, os.ErrNotExist):
 		return errors.New("there is no such device; check the wiring, and enable the board's serial port")
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("no permission; add this user to the device's group: sudo usermod -aG dialout %s", cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
+		return fmt.Errorf("no permission; add this user to the device's group: sudo usermod -aG dialout %s",
+			cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid())))
 	case errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EWOULDBLOCK):
 		return fmt.Errorf("in use by another program; stop that program first (fuser %s shows which)", name)
 	case errors.As(err, new(*serial.PortError)) || errors.Is(err, syscall.EISDIR):

@@ -19,11 +19,16 @@ import (
 
 // Limits of the server (docs/design.md, "Robustness").
 const (
-	maxHeader      = 16 << 10 // bytes
+	// maxHeader: bytes
+	maxHeader = 16 << 10
+
 	maxConnections = 64
 
-	closeAfter  = 100 * time.Millisecond // a connection may be closed for a new one this long after its last request began
-	readTimeout = 10 * time.Second       // from the beginning of a request to the end of its body
+	// closeAfter: a connection may be closed for a new one this long after its last request began
+	closeAfter = 100 * time.Millisecond
+
+	// readTimeout: from the beginning of a request to the end of its body
+	readTimeout = 10 * time.Second
 )
 
 // Codes of the requests that admission rejects.
@@ -43,7 +48,8 @@ type admission struct {
 // It sets the CORS headers for a page of an allowed origin, and answers its preflights.
 func (a admission) check(w http.ResponseWriter, r *http.Request) (answered bool, err error) {
 	if !a.hosts.has(r.Host) {
-		return false, refuse(codeWrongHost, "%.40q is not a name of this machine; use its address, or start mavrest with -host to allow this name", r.Host)
+		return false, refuse(codeWrongHost, "%.40q is not a name of this machine; use its address, or start "+
+			"mavrest with -host to allow this name", r.Host)
 	}
 	h := w.Header()
 	if a.origins != nil {
@@ -72,7 +78,8 @@ func (a admission) check(w http.ResponseWriter, r *http.Request) (answered bool,
 // which a browser asks whether it may send the command.
 func checkOrigin(r *http.Request, preflight bool) error {
 	asked := *r
-	if preflight { // OPTIONS itself is harmless
+	// OPTIONS itself is harmless
+	if preflight {
 		asked.Method = http.MethodPost
 	}
 	if new(http.CrossOriginProtection).Check(&asked) == nil {
@@ -82,7 +89,8 @@ func checkOrigin(r *http.Request, preflight bool) error {
 	if own, err := pageOrigin(r.Header.Get("Origin")); err == nil {
 		option += " " + own
 	}
-	return refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with %s to allow it", option)
+	return refuse(codeCrossOrigin, "a page of another origin can't command the drone; start mavrest with %s to "+
+		"allow it", option)
 }
 
 // pageOrigin returns an origin as browsers send it, for -origin: in small letters, without the scheme's
@@ -101,7 +109,8 @@ func pageOrigin(s string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	host, port := u.Hostname(), u.Port()
+	host := u.Hostname()
+	port := u.Port()
 	if ip, err := netip.ParseAddr(host); err == nil {
 		host = ip.String()
 	}
@@ -144,12 +153,15 @@ var localSuffixes = []string{".localhost", ".local", ".lan", ".home", ".home.arp
 // of ours. After DNS rebinding a browser sends the page's public name, which is none of these.
 func (names hostNames) has(host string) bool {
 	name, port, err := net.SplitHostPort(host)
-	if err != nil { // it has no port
-		name = strings.Trim(host, "[]") // the brackets of an IPv6 address
+	// it has no port
+	if err != nil {
+		// the brackets of an IPv6 address
+		name = strings.Trim(host, "[]")
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	_, err = netip.ParseAddr(name)
-	_, badPort := strconv.ParseUint("0"+port, 10, 16) // it may be empty
+	// it may be empty
+	_, badPort := strconv.ParseUint("0"+port, 10, 16)
 	return badPort == nil && (err == nil || !strings.Contains(name, ".") || slices.Contains(names, name) ||
 		slices.ContainsFunc(localSuffixes, func(suffix string) bool { return strings.HasSuffix(name, suffix) }))
 }
@@ -194,17 +206,25 @@ func newServer(h http.Handler, max int) *http.Server {
 type connections struct {
 	max int
 
-	mu   sync.Mutex // guards all below, and the fields of each connection
+	// mu: guards all below, and the fields of each connection
+	mu sync.Mutex
+
 	open map[net.Conn]*connection
 }
 
 // connection is one connection. It counts as idle while it is not busy.
 type connection struct {
 	net.Conn
-	list    *connections
-	usedAt  time.Time // when its last request began, or makeRoom ended its wait; at first, when it was accepted
-	busy    bool      // a command is carried out, or events are sent
-	endWait func()    // ends its wait for a manoeuvre; nil if it has none
+	list *connections
+
+	// usedAt: when its last request began, or makeRoom ended its wait; at first, when it was accepted
+	usedAt time.Time
+
+	// busy: a command is carried out, or events are sent
+	busy bool
+
+	// endWait: ends its wait for a manoeuvre; nil if it has none
+	endWait func()
 }
 
 // connKey is the key of the connection in the context of its requests.
@@ -249,12 +269,14 @@ func (l *connections) makeRoom() bool {
 	}
 	switch {
 	case idle != nil && time.Since(idle.usedAt) >= closeAfter:
-		idle.Close() // net/http notices
+		// net/http notices
+		idle.Close()
 		delete(l.open, idle.Conn)
 		return true
 	case idle == nil && waiting != nil:
 		waiting.endWait()
-		waiting.busy, waiting.usedAt = false, time.Now()
+		waiting.busy = false
+		waiting.usedAt = time.Now()
 	}
 	return false
 }
@@ -265,11 +287,13 @@ func (l *connections) stateChanged(conn net.Conn, state http.ConnState) {
 	defer l.mu.Unlock()
 	c := l.open[conn]
 	switch {
-	case c == nil: // makeRoom has closed it
+	case c == nil:
+		// makeRoom has closed it
 	case state == http.StateActive:
 		c.usedAt = time.Now()
 	case state == http.StateIdle:
-		c.busy, c.endWait = false, nil
+		c.busy = false
+		c.endWait = nil
 	case state == http.StateClosed:
 		delete(l.open, conn)
 	}
@@ -280,16 +304,19 @@ func (l *connections) stateChanged(conn net.Conn, state http.ConnState) {
 func (c *connection) markBusy(endWait func()) {
 	c.list.mu.Lock()
 	defer c.list.mu.Unlock()
-	c.busy, c.endWait = true, endWait
+	c.busy = true
+	c.endWait = endWait
 }
 
 // gone reports whether the client has closed its side. net/http notices that too late.
 func (c *connection) gone() (closed bool) {
 	if tcp, ok := c.Conn.(syscall.Conn); ok {
-		raw, _ := tcp.SyscallConn() // fails only without a connection
+		// fails only without a connection
+		raw, _ := tcp.SyscallConn()
 		raw.Control(func(fd uintptr) {
 			n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-			closed = n == 0 && err == nil || err == syscall.ECONNRESET // the end of what the client sends
+			// the end of what the client sends
+			closed = (n == 0 && err == nil) || err == syscall.ECONNRESET
 		})
 	}
 	return closed

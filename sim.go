@@ -35,12 +35,17 @@ import (
 )
 
 const (
-	simTick    = 20 * time.Millisecond
-	simBuffer  = 4096 // bytes that the cable holds in each direction
+	simTick = 20 * time.Millisecond
+
+	// simBuffer: bytes that the cable holds in each direction
+	simBuffer = 4096
+
 	simSystem  = 1
 	simHomeLat = 47.3977419
 	simHomeLon = 8.5455937
-	simHomeAlt = 488.3 // metres AMSL
+
+	// simHomeAlt: metres AMSL
+	simHomeAlt = 488.3
 )
 
 // simFlavour is a vehicle as it is built: its data, and the autopilot that flies it. Tests have more than two.
@@ -50,22 +55,40 @@ type simFlavour = *simVehicle
 type simFlying int
 
 const (
-	simHold     simFlying = iota // stays, or flies to the target
-	simDescend                   // lands where it is
-	simReturn                    // flies home and lands
-	simVelocity                  // sticks are velocities: centred sticks stop it
-	simTilt                      // sticks are angles: with centred sticks it drifts on
-	simThrust                    // like simTilt, but the throttle is thrust
+	// simHold: stays, or flies to the target
+	simHold simFlying = iota
+
+	// simDescend: lands where it is
+	simDescend
+
+	// simReturn: flies home and lands
+	simReturn
+
+	// simVelocity: sticks are velocities: centred sticks stop it
+	simVelocity
+
+	// simTilt: sticks are angles: with centred sticks it drifts on
+	simTilt
+
+	// simThrust: like simTilt, but the throttle is thrust
+	simThrust
 )
 
 // simReceiver is the state of the vehicle's own RC receiver.
 type simReceiver int
 
 const (
-	simReceiverNone   simReceiver = iota // never there
-	simReceiverLost                      // was there; its transmitter is out of reach
-	simReceiverIdle                      // live, its throttle low: a transmitter on a table
-	simReceiverInHand                    // live, its throttle in the middle: a pilot
+	// simReceiverNone: never there
+	simReceiverNone simReceiver = iota
+
+	// simReceiverLost: was there; its transmitter is out of reach
+	simReceiverLost
+
+	// simReceiverIdle: live, its throttle low: a transmitter on a table
+	simReceiverIdle
+
+	// simReceiverInHand: live, its throttle in the middle: a pilot
+	simReceiverInHand
 )
 
 // live reports whether the receiver hears a transmitter.
@@ -73,13 +96,21 @@ func (r simReceiver) live() bool { return r >= simReceiverIdle }
 
 // simMode is one row of a flavour's table of modes.
 type simMode struct {
-	custom        uint32
-	name          string
-	flying        simFlying
-	noArm         bool // the vehicle can't be armed in it
-	disarmedOnly  bool // accepted only while disarmed
-	refused       bool // never accepted
-	needsPosition bool // ArduPilot: needs a position estimate
+	custom uint32
+	name   string
+	flying simFlying
+
+	// noArm: the vehicle can't be armed in it
+	noArm bool
+
+	// disarmedOnly: accepted only while disarmed
+	disarmedOnly bool
+
+	// refused: never accepted
+	refused bool
+
+	// needsPosition: ArduPilot: needs a position estimate
+	needsPosition bool
 }
 
 // sticks reports whether the mode is flown by sticks.
@@ -87,21 +118,43 @@ func (m simMode) sticks() bool { return m.flying >= simVelocity }
 
 // simVehicle is what differs between the flavours.
 type simVehicle struct {
-	equip                          func(s *simulator) (simAutopilot, simFlier) // gives s its autopilot
-	autopilot                      common.MAV_AUTOPILOT
-	typ                            common.MAV_TYPE // 0 for a quadrotor
-	version                        uint32
-	volts                          float64
-	modes                          []simMode
-	first, hold, land, rtl         uint32        // custom modes; first is the mode after boot
-	landSpeed                      float64       // m/s
-	brake                          float64       // m/s², the deceleration of a stop in a mode without sticks
-	soft                           time.Duration // how long a takeoff climbs slowly at first
-	early                          float64       // a climb ends this many metres below its height; 0 for 0.2
-	returnUp                       float64       // metres above home: the height of a return from far away
-	stickSpeed, stickUp, stickDown float64       // m/s at full deflection
-	streams                        map[uint32]time.Duration
-	defaults                       map[string]float64 // of the parameters
+	// equip: gives s its autopilot
+	equip func(s *simulator) (simAutopilot, simFlier)
+
+	autopilot common.MAV_AUTOPILOT
+
+	// typ: 0 for a quadrotor
+	typ common.MAV_TYPE
+
+	version uint32
+	volts   float64
+	modes   []simMode
+
+	// first, hold, land, rtl: custom modes; first is the mode after boot
+	first, hold, land, rtl uint32
+
+	// landSpeed: m/s
+	landSpeed float64
+
+	// brake: m/s², the deceleration of a stop in a mode without sticks
+	brake float64
+
+	// soft: how long a takeoff climbs slowly at first
+	soft time.Duration
+
+	// early: a climb ends this many metres below its height; 0 for 0.2
+	early float64
+
+	// returnUp: metres above home: the height of a return from far away
+	returnUp float64
+
+	// stickSpeed, stickUp, stickDown: m/s at full deflection
+	stickSpeed, stickUp, stickDown float64
+
+	streams map[uint32]time.Duration
+
+	// defaults: of the parameters
+	defaults map[string]float64
 }
 
 // simAutopilot is what an autopilot says and obeys.
@@ -282,40 +335,73 @@ type simulator struct {
 	simSetup
 	flavour simFlavour
 	simVehicle
-	brain     simAutopilot
-	flight    simFlier
-	wake      chan struct{} // the companion wrote, or change was called
-	port      *simPort      // nil while nothing is plugged in
-	gcsPort   *simPort      // the cable of a ground station; nil if there is none
+	brain  simAutopilot
+	flight simFlier
+
+	// wake: the companion wrote, or change was called
+	wake chan struct{}
+
+	// port: nil while nothing is plugged in
+	port *simPort
+
+	// gcsPort: the cable of a ground station; nil if there is none
+	gcsPort *simPort
+
 	unplugged bool
-	crashed   bool // it sends nothing until it reboots
-	agenda    []simEvent
-	arrives   time.Time // when the last delayed frame arrives
+
+	// crashed: it sends nothing until it reboots
+	crashed bool
+
+	agenda []simEvent
+
+	// arrives: when the last delayed frame arrives
+	arrives time.Time
+
 	streaming []*simStream
 	out       bytes.Buffer
 	writer    *streamwriter.Writer
 	textID    uint16
-	dice      *rand.Rand // draws times from the measured ranges
 
-	booted    time.Time
-	ticked    time.Time
-	mode      uint32
-	pending   *simPending // an acknowledged mode that is not in force yet
-	veiled    uint32      // the old mode, which heartbeats show until veilUntil
+	// dice: draws times from the measured ranges
+	dice *rand.Rand
+
+	booted time.Time
+	ticked time.Time
+	mode   uint32
+
+	// pending: an acknowledged mode that is not in force yet
+	pending *simPending
+
+	// veiled: the old mode, which heartbeats show until veilUntil
+	veiled uint32
+
 	veilUntil time.Time
-	home      struct{ north, east float64 } // metres from the first home
-	armed     bool
-	armedAt   time.Time
-	failsafe  bool
-	vtol      common.MAV_VTOL_STATE // of a PX4 that is a VTOL
-	airborne  bool
-	landedAt  time.Time
-	climbing  bool
-	climbFrom time.Time // when the propellers are up to speed
-	climbTo   float64   // metres above home
-	target    simTarget
-	quad      simQuad
-	used      float64 // the part of the battery that is used, 0…1
+
+	// home: metres from the first home
+	home struct{ north, east float64 }
+
+	armed    bool
+	armedAt  time.Time
+	failsafe bool
+
+	// vtol: of a PX4 that is a VTOL
+	vtol common.MAV_VTOL_STATE
+
+	airborne bool
+	landedAt time.Time
+	climbing bool
+
+	// climbFrom: when the propellers are up to speed
+	climbFrom time.Time
+
+	// climbTo: metres above home
+	climbTo float64
+
+	target simTarget
+	quad   simQuad
+
+	// used: the part of the battery that is used, 0…1
+	used float64
 }
 
 // newSimulator returns a vehicle at home. It is switched off until run. Every flavour can be
@@ -335,7 +421,8 @@ func newSimulator(flavour simFlavour) *simulator {
 	s.brain, s.flight = flavour.equip(s)
 	s.params = maps.Clone(s.defaults)
 	if !s.isPX4() {
-		s.receiver = simReceiverIdle // ArduPilot's own simulator also has a receiver, and arms with it
+		// ArduPilot's own simulator also has a receiver, and arms with it
+		s.receiver = simReceiverIdle
 	}
 	s.writer = &streamwriter.Writer{
 		FrameWriter: &frame.Writer{ByteWriter: &s.out, DialectRW: simDialect()},
@@ -343,7 +430,8 @@ func newSimulator(flavour simFlavour) *simulator {
 		SystemID:    simSystem,
 	}
 	if err := errors.Join(s.writer.FrameWriter.Initialize(), s.writer.Initialize()); err != nil {
-		panic(err) // a mistake in the lines above
+		// a mistake in the lines above
+		panic(err)
 	}
 	s.reset()
 	return s
@@ -379,19 +467,31 @@ func (s *simulator) run(ctx context.Context) {
 
 // reset puts the vehicle on the ground at home, disarmed.
 func (s *simulator) reset() {
-	s.quad, s.target = simQuad{}, simTarget{yaw: math.NaN()}
-	s.armed, s.airborne, s.climbing, s.failsafe = false, false, false, false
-	s.armedAt, s.landedAt = time.Time{}, time.Time{}
+	s.quad = simQuad{}
+	s.target = simTarget{yaw: math.NaN()}
+	s.armed = false
+	s.airborne = false
+	s.climbing = false
+	s.failsafe = false
+	s.armedAt = time.Time{}
+	s.landedAt = time.Time{}
 	s.home.north, s.home.east = 0, 0
-	s.mode, s.pending, s.veilUntil = s.first, nil, time.Time{}
+	s.mode = s.first
+	s.pending = nil
+	s.veilUntil = time.Time{}
 }
 
 // boot starts the autopilot's clock and its streams. The parameters survive, and the flight goes on
 // in its mode unless reset has ended it.
 func (s *simulator) boot() {
-	s.booted, s.ticked = time.Now(), time.Now()
-	s.agenda, s.streaming, s.textID = nil, nil, 0
-	s.failsafe, s.pending, s.veilUntil = false, nil, time.Time{}
+	s.booted = time.Now()
+	s.ticked = time.Now()
+	s.agenda = nil
+	s.streaming = nil
+	s.textID = 0
+	s.failsafe = false
+	s.pending = nil
+	s.veilUntil = time.Time{}
 	for id, every := range s.streams {
 		s.stream(id, every)
 		if s.gcsPort != nil {
@@ -481,14 +581,16 @@ func (s *simulator) sendFrom(system, component uint8, toGCS bool, msg message.Me
 	w := s.writer
 	w.SystemID, w.ComponentID, w.Version = cmp.Or(system, s.system), cmp.Or(component, 1), streamwriter.V2
 	if s.meddler.line().mavlink1 {
-		if msg.GetID() > 255 { // a MAVLink 1 id has one byte
+		// a MAVLink 1 id has one byte
+		if msg.GetID() > 255 {
 			return
 		}
 		w.Version = streamwriter.V1
 	}
 	s.out.Reset()
 	if err := w.Write(msg); err != nil {
-		panic(err) // a message that is not in the dialect
+		// a message that is not in the dialect
+		panic(err)
 	}
 	s.transmitOn(toGCS, bytes.Clone(s.out.Bytes()))
 }
@@ -521,7 +623,9 @@ type simStream struct {
 	id    uint32
 	every time.Duration
 	next  time.Time
-	toGCS bool // it goes to the ground station's cable
+
+	// toGCS: it goes to the ground station's cable
+	toGCS bool
 }
 
 func (s *simulator) stream(id uint32, every time.Duration) { s.streamOn(false, id, every) }
@@ -678,19 +782,28 @@ func (s *simulator) landed() common.MAV_LANDED_STATE {
 
 // simCommand is a COMMAND_LONG or a COMMAND_INT.
 type simCommand struct {
-	id                common.MAV_CMD
-	long              bool
-	frame             common.MAV_FRAME
-	p                 [4]float64 // param1 to param4
-	lat, lon, alt     float64    // degrees, metres; a COMMAND_INT's INT32_MAX becomes NaN
-	system, component uint8      // the sender
-	fromGCS           bool       // it came on the ground station's cable
+	id    common.MAV_CMD
+	long  bool
+	frame common.MAV_FRAME
+
+	// p: param1 to param4
+	p [4]float64
+
+	// lat, lon, alt: degrees, metres; a COMMAND_INT's INT32_MAX becomes NaN
+	lat, lon, alt float64
+
+	// system, component: the sender
+	system, component uint8
+
+	// fromGCS: it came on the ground station's cable
+	fromGCS bool
 }
 
 // receive handles everything that was written to both cables.
 func (s *simulator) receive() {
 	for f := s.port.next(); f != nil; f = s.port.next() {
-		system, component := f.GetSystemID(), f.GetComponentID()
+		system := f.GetSystemID()
+		component := f.GetComponentID()
 		s.meddler.heard(system, component, f.GetMessage())
 		s.handle(system, component, false, f.GetMessage())
 	}
@@ -701,7 +814,8 @@ func (s *simulator) receive() {
 
 func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Message) {
 	if system == s.system && component == 1 {
-		return // an autopilot takes frames with its own ids for echoes
+		// an autopilot takes frames with its own ids for echoes
+		return
 	}
 	addressed := func(sys, comp uint8) bool { return sys == s.system && comp <= 1 }
 	c := simCommand{system: system, component: component, fromGCS: fromGCS}
@@ -710,7 +824,8 @@ func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Me
 		s.brain.hear(system, fromGCS, m)
 	case *common.MessageManualControl:
 		s.brain.sticks(system, m)
-		if fromGCS && !s.isPX4() { // ArduPilot forwards it
+		// ArduPilot forwards it
+		if fromGCS && !s.isPX4() {
 			s.sendFrom(system, component, false, m)
 		}
 	case *common.MessageParamRequestRead:
@@ -726,12 +841,16 @@ func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Me
 			s.sendOn(fromGCS, s.param(m.ParamId))
 		}
 	case *common.MessageCommandLong:
-		c.id, c.long = m.Command, true
+		c.id = m.Command
+		c.long = true
 		c.p = [4]float64{float64(m.Param1), float64(m.Param2), float64(m.Param3), float64(m.Param4)}
-		c.lat, c.lon, c.alt = float64(m.Param5), float64(m.Param6), float64(m.Param7)
+		c.lat = float64(m.Param5)
+		c.lon = float64(m.Param6)
+		c.alt = float64(m.Param7)
 		s.obeyIfAddressed(c, addressed(m.TargetSystem, m.TargetComponent))
 	case *common.MessageCommandInt:
-		c.id, c.frame = m.Command, m.Frame
+		c.id = m.Command
+		c.frame = m.Frame
 		c.p = [4]float64{float64(m.Param1), float64(m.Param2), float64(m.Param3), float64(m.Param4)}
 		c.lat, c.lon, c.alt = simDegrees(m.X), simDegrees(m.Y), float64(m.Z)
 		s.obeyIfAddressed(c, addressed(m.TargetSystem, m.TargetComponent))
@@ -759,7 +878,8 @@ func (s *simulator) param(name string) message.Message {
 	}
 	switch whole := v == math.Trunc(v) && !slices.Contains(simPX4Reals, name); {
 	case whole && s.isPX4():
-		m.ParamValue, m.ParamType = math.Float32frombits(uint32(int32(v))), common.MAV_PARAM_TYPE_INT32
+		m.ParamValue = math.Float32frombits(uint32(int32(v)))
+		m.ParamType = common.MAV_PARAM_TYPE_INT32
 	case whole:
 		m.ParamType = common.MAV_PARAM_TYPE_INT16
 	}
@@ -776,7 +896,8 @@ func (s *simulator) take(c simCommand) {
 func (s *simulator) setStream(c simCommand, id uint32) {
 	every := time.Duration(c.p[1]) * time.Microsecond
 	if every == 0 {
-		every = s.streams[id] // the default interval; a stream that has none ends
+		// the default interval; a stream that has none ends
+		every = s.streams[id]
 	}
 	s.streamOn(c.fromGCS, id, every)
 	s.ack(c, common.MAV_RESULT_ACCEPTED)
@@ -799,7 +920,9 @@ func (s *simulator) enter(custom uint32) {
 	if s.mode == custom {
 		return
 	}
-	s.mode, s.climbing, s.veilUntil = custom, false, time.Time{}
+	s.mode = custom
+	s.climbing = false
+	s.veilUntil = time.Time{}
 	s.flight.stay()
 	s.brain.entered()
 }
@@ -819,7 +942,8 @@ func (s *simulator) enterLater(mode uint32, wait, lag time.Duration, do func()) 
 		s.pending = nil
 		old := s.mode
 		if do(); s.mode != old {
-			s.veiled, s.veilUntil = old, time.Now().Add(lag)
+			s.veiled = old
+			s.veilUntil = time.Now().Add(lag)
 		}
 	})
 	return pending
@@ -839,7 +963,9 @@ func (s *simulator) arm() {
 
 func (s *simulator) disarm() {
 	landed := s.landedAt.After(s.armedAt)
-	s.armed, s.climbing, s.failsafe = false, false, false
+	s.armed = false
+	s.climbing = false
+	s.failsafe = false
 	s.brain.disarmed(landed)
 }
 
@@ -855,14 +981,17 @@ func (s *simulator) canFly() bool { return s.armed && s.airborne }
 // advance is one tick.
 func (s *simulator) advance() {
 	now := time.Now()
-	dt := max(0.001, min(0.1, now.Sub(s.ticked).Seconds())) // a computer that slept must not move the drone far
+	// a computer that slept must not move the drone far
+	dt := max(0.001, min(0.1, now.Sub(s.ticked).Seconds()))
 	s.ticked = now
 	s.brain.step()
 	s.move(now, dt)
 	if s.armed && !s.airborne && s.flight.disarms(now) {
 		s.disarm()
 	}
-	s.used = min(1, s.used+s.amps()*dt/3600/5) // 5 Ah
+
+	// 5 Ah
+	s.used = min(1, s.used+s.amps()*dt/3600/5)
 	s.sendStreams(now)
 }
 
@@ -884,7 +1013,9 @@ func (s *simulator) move(now time.Time, dt float64) {
 	q.heading = math.Mod(q.heading+turn*dt+2*math.Pi, 2*math.Pi)
 	if q.up <= 0 && q.vu <= 0 {
 		*q = simQuad{north: q.north, east: q.east, heading: q.heading}
-		s.airborne, s.climbing, s.landedAt = false, false, now
+		s.airborne = false
+		s.climbing = false
+		s.landedAt = now
 		s.flight.reached(simTouchDown)
 		return
 	}
@@ -916,7 +1047,8 @@ func (q *simQuad) turn(yaw float64) float64 {
 	return max(-1, min(1, 2*math.Remainder(yaw-q.heading, 2*math.Pi)))
 }
 
-const simDegree = 111319.5 // metres in a degree of latitude
+// metres in a degree of latitude
+const simDegree = 111319.5
 
 func simMetres(lat, lon float64) (north, east float64) {
 	return (lat - simHomeLat) * simDegree, (lon - simHomeLon) * simDegree * math.Cos(simHomeLat*math.Pi/180)
@@ -956,13 +1088,27 @@ type simPort struct {
 	s           *simulator
 	toCompanion []byte
 	toAutopilot []byte
-	gathered    []byte        // bytes to the autopilot that are not delivered yet
-	gathering   bool          // deliver is scheduled
-	readUntil   time.Time     // deadline of a Read; zero if there is none
-	writeUntil  time.Time     // deadline of a Write; zero if there is none
-	arrived     chan struct{} // signals that toCompanion has more bytes
-	gone        chan struct{} // closed when the port is closed
-	err         error         // why the port is closed; nil while it is open
+
+	// gathered: bytes to the autopilot that are not delivered yet
+	gathered []byte
+
+	// gathering: deliver is scheduled
+	gathering bool
+
+	// readUntil: deadline of a Read; zero if there is none
+	readUntil time.Time
+
+	// writeUntil: deadline of a Write; zero if there is none
+	writeUntil time.Time
+
+	// arrived: signals that toCompanion has more bytes
+	arrived chan struct{}
+
+	// gone: closed when the port is closed
+	gone chan struct{}
+
+	// err: why the port is closed; nil while it is open
+	err error
 }
 
 var errSimUnplugged = errors.New("sim: the cable is unplugged")
@@ -996,7 +1142,8 @@ func (s *simulator) unplug() {
 	s.change(func() {
 		s.port.closeWith(io.EOF)
 		s.gcsPort.closeWith(io.EOF)
-		s.port, s.unplugged = nil, true
+		s.port = nil
+		s.unplugged = true
 	})
 }
 
@@ -1037,7 +1184,8 @@ func (p *simPort) Read(b []byte) (int, error) {
 
 func (p *simPort) Write(b []byte) (int, error) {
 	p.s.mu.Lock()
-	stall, until := p.s.meddler.line().stall, p.writeUntil
+	stall := p.s.meddler.line().stall
+	until := p.writeUntil
 	p.s.mu.Unlock()
 	if stall != nil {
 		var expired <-chan time.Time
@@ -1068,7 +1216,8 @@ func (p *simPort) Write(b []byte) (int, error) {
 		p.deliver()
 	case !p.gathering:
 		p.gathering = true
-		time.AfterFunc(line.gathers, func() { p.s.change(p.deliver) }) // a boot would empty the agenda
+		// a boot would empty the agenda
+		time.AfterFunc(line.gathers, func() { p.s.change(p.deliver) })
 	}
 	p.s.nudge()
 	return len(b), nil
@@ -1076,7 +1225,9 @@ func (p *simPort) Write(b []byte) (int, error) {
 
 // deliver hands the gathered bytes to the autopilot.
 func (p *simPort) deliver() {
-	p.toAutopilot, p.gathered, p.gathering = append(p.toAutopilot, p.gathered...), nil, false
+	p.toAutopilot = append(p.toAutopilot, p.gathered...)
+	p.gathered = nil
+	p.gathering = false
 }
 
 func (p *simPort) Close() error {
@@ -1084,7 +1235,8 @@ func (p *simPort) Close() error {
 	defer p.s.mu.Unlock()
 	if p.s.port == p {
 		p.deliver()
-		p.s.receive() // bytes on the line still arrive
+		// bytes on the line still arrive
+		p.s.receive()
 		p.s.port = nil
 	}
 	p.closeWith(io.ErrClosedPipe)
@@ -1111,12 +1263,14 @@ func (p *simPort) SetWriteDeadline(t time.Time) error {
 // arrive.
 func (p *simPort) next() frame.Frame {
 	for p != nil && len(p.toAutopilot) > 2 {
-		b, n := p.toAutopilot, 1
+		b := p.toAutopilot
+		n := 1
 		switch {
 		case b[0] == frame.V1MagicByte:
 			n = 8 + int(b[1])
 		case b[0] == frame.V2MagicByte && b[2]&^frame.V2FlagSigned != 0:
-			n = 3 // flags that the MAVLink C library does not know
+			// flags that the MAVLink C library does not know
+			n = 3
 		case b[0] == frame.V2MagicByte:
 			n = simFrameSize(b)
 		}
@@ -1124,14 +1278,17 @@ func (p *simPort) next() frame.Frame {
 			return nil
 		}
 		p.toAutopilot = b[n:]
-		if n < 8 { // b does not begin with a frame
+		// b does not begin with a frame
+		if n < 8 {
 			continue
 		}
 		r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b[:n])), DialectRW: simDialect()}
 		if f, err := r.Read(); err == nil {
 			return f
 		}
-		if b[n-1] == frame.V2MagicByte { // the next frame begins with it
+
+		// the next frame begins with it
+		if b[n-1] == frame.V2MagicByte {
 			p.toAutopilot = b[n-1:]
 		}
 	}
@@ -1142,7 +1299,8 @@ func (p *simPort) next() frame.Frame {
 func simFrameSize(b []byte) int {
 	n := 12 + int(b[1])
 	if b[2]&frame.V2FlagSigned != 0 {
-		n += 13 // the signature
+		// the signature
+		n += 13
 	}
 	return n
 }
@@ -1170,7 +1328,8 @@ func (s *simulator) transmitOn(toGCS bool, b []byte) {
 		return
 	}
 	now := time.Now()
-	if at := now.Add(s.meddler.line().delay); at.After(s.arrives) { // a line keeps the order of its frames
+	// a line keeps the order of its frames
+	if at := now.Add(s.meddler.line().delay); at.After(s.arrives) {
 		s.arrives = at
 	}
 	if toGCS {

@@ -60,33 +60,70 @@ var simArduPilot = &simVehicle{
 }
 
 const (
-	simArduReady    = 2 * time.Second         // from boot to "ArduPilot Ready"
-	simArduOverride = 3 * time.Second         // RC_OVERRIDE_TIME: how long the last MANUAL_CONTROL stays in force
-	simArduRelease  = 12 * time.Millisecond   // from a release until the receiver's sticks act
-	simArduRadio    = time.Second             // from the last MANUAL_CONTROL, or the receiver's last sign of life, to the radio failsafe
-	simArduGCS      = 5100 * time.Millisecond // from the ground station's last sign of life to its failsafe
-	simArduAnswer   = 4 * time.Millisecond    // from an ack to the requested message
-	simArduGuard    = 5 * time.Millisecond    // two mode changes within this time are an internal error
-	simArduLanded   = 1800 * time.Millisecond // from the touch to landed_state on_ground
+	// simArduReady: from boot to "ArduPilot Ready"
+	simArduReady = 2 * time.Second
+
+	// simArduOverride: RC_OVERRIDE_TIME: how long the last MANUAL_CONTROL stays in force
+	simArduOverride = 3 * time.Second
+
+	// simArduRelease: from a release until the receiver's sticks act
+	simArduRelease = 12 * time.Millisecond
+
+	// simArduRadio: from the last MANUAL_CONTROL, or the receiver's last sign of life, to the radio failsafe
+	simArduRadio = time.Second
+
+	// simArduGCS: from the ground station's last sign of life to its failsafe
+	simArduGCS = 5100 * time.Millisecond
+
+	// simArduAnswer: from an ack to the requested message
+	simArduAnswer = 4 * time.Millisecond
+
+	// simArduGuard: two mode changes within this time are an internal error
+	simArduGuard = 5 * time.Millisecond
+
+	// simArduLanded: from the touch to landed_state on_ground
+	simArduLanded = 1800 * time.Millisecond
 )
 
 // simArduBrain is ArduCopter.
 type simArduBrain struct {
 	*simulator
 
-	stick    [4]int16     // x, y, z, r of MANUAL_CONTROL
-	override [4]time.Time // until when each axis is in force
-	stickAt  time.Time    // when a MANUAL_CONTROL last overrode an axis; zero if none did
-	streamAt time.Time    // when the stream of MANUAL_CONTROLs began
-	rcAt     time.Time    // when the receiver was last live
-	channels [5]uint16    // RC_CHANNELS 1 to 5, µs
-	gcsAt    time.Time    // last sign of life of system SYSID_MYGCS; zero if there was none
-	radio    bool         // radio failsafe
-	gcs      bool         // ground station failsafe
+	// stick: x, y, z, r of MANUAL_CONTROL
+	stick [4]int16
 
-	obeyedAt time.Time // when it last accepted a mode
-	broken   bool      // it has "Internal errors" until it reboots
-	dead     bool      // it has crashed until it reboots
+	// override: until when each axis is in force
+	override [4]time.Time
+
+	// stickAt: when a MANUAL_CONTROL last overrode an axis; zero if none did
+	stickAt time.Time
+
+	// streamAt: when the stream of MANUAL_CONTROLs began
+	streamAt time.Time
+
+	// rcAt: when the receiver was last live
+	rcAt time.Time
+
+	// channels: RC_CHANNELS 1 to 5, µs
+	channels [5]uint16
+
+	// gcsAt: last sign of life of system SYSID_MYGCS; zero if there was none
+	gcsAt time.Time
+
+	// radio failsafe
+	radio bool
+
+	// gcs: ground station failsafe
+	gcs bool
+
+	// obeyedAt: when it last accepted a mode
+	obeyedAt time.Time
+
+	// broken: it has "Internal errors" until it reboots
+	broken bool
+
+	// dead: it has crashed until it reboots
+	dead bool
 
 	simArduFlight
 }
@@ -98,11 +135,14 @@ func (b *simArduBrain) start() {
 	if b.receiver == simReceiverInHand && b.rc == [4]int16{} {
 		b.rc[2] = 500
 	}
-	b.transmit([]byte{0x00, 0xff, 0x41, 0x50, 0x0d, 0x0a}) // stray bytes of the boot loader
+
+	// stray bytes of the boot loader
+	b.transmit([]byte{0x00, 0xff, 0x41, 0x50, 0x0d, 0x0a})
 	b.after(simArduReady, func() {
 		b.text(common.MAV_SEVERITY_INFO, "ArduPilot Ready")
 		if !b.armed {
-			b.enter(b.first) // a mode that was set before this is lost
+			// a mode that was set before this is lost
+			b.enter(b.first)
 		}
 	})
 	b.after(b.sinceBoot(20), func() { b.send(b.brain.message(242)) })
@@ -164,7 +204,8 @@ func (b *simArduBrain) command(c simCommand) {
 	case common.MAV_CMD_REQUEST_MESSAGE:
 		b.requestMessage(c)
 	case common.MAV_CMD_DO_SET_MODE:
-		if int(c.p[0])&1 == 0 { // without MAV_MODE_FLAG_CUSTOM_MODE_ENABLED
+		// without MAV_MODE_FLAG_CUSTOM_MODE_ENABLED
+		if int(c.p[0])&1 == 0 {
 			b.ack(c, common.MAV_RESULT_FAILED)
 			return
 		}
@@ -173,7 +214,8 @@ func (b *simArduBrain) command(c simCommand) {
 		b.ack(c, b.armDisarm(c.p[0] == 1))
 	case common.MAV_CMD_NAV_TAKEOFF:
 		b.ack(c, b.takeoff(c))
-	case common.MAV_CMD_NAV_LAND: // its place is ignored
+	case common.MAV_CMD_NAV_LAND:
+		// its place is ignored
 		b.ack(c, b.obey(simArduLand))
 	case common.MAV_CMD_NAV_RETURN_TO_LAUNCH:
 		b.ack(c, b.obey(simArduRTL))
@@ -210,7 +252,8 @@ func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
 		b.breakDown()
 	}
 	b.obeyedAt = time.Now()
-	b.failsafe = b.radio || b.gcs // any other failsafe ends
+	// any other failsafe ends
+	b.failsafe = b.radio || b.gcs
 	b.enter(custom)
 	if row.flying == simDescend && b.armed && b.grounded() {
 		b.disarm()
@@ -261,7 +304,8 @@ func (b *simArduBrain) takeoff(c simCommand) common.MAV_RESULT {
 	b.flight.stay()
 	b.climbing = true
 	b.climbTo = c.alt
-	b.climbFrom = time.Now().Add(time.Second) // until the propellers, which idle after the arming, are up to speed
+	// until the propellers, which idle after the arming, are up to speed
+	b.climbFrom = time.Now().Add(time.Second)
 	if spun := b.armedAt.Add(3300 * time.Millisecond); spun.After(b.climbFrom) {
 		b.climbFrom = spun
 	}
@@ -278,7 +322,8 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 	case common.MAV_FRAME_GLOBAL_RELATIVE_ALT, common.MAV_FRAME_GLOBAL_RELATIVE_ALT_INT:
 		up = c.alt
 	case common.MAV_FRAME_GLOBAL_TERRAIN_ALT, common.MAV_FRAME_GLOBAL_TERRAIN_ALT_INT:
-		up = -5 // accepted, and flown into the ground
+		// accepted, and flown into the ground
+		up = -5
 	default:
 		return common.MAV_RESULT_DENIED
 	}
@@ -287,19 +332,23 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 		return common.MAV_RESULT_UNSUPPORTED
 	case c.lat == 0 && c.lon == 0, math.IsNaN(c.lat + c.lon + c.alt):
 		return common.MAV_RESULT_DENIED
-	case int(c.p[1])&1 == 0 && b.mode != b.hold: // without the flag to change the mode
+	case int(c.p[1])&1 == 0 && b.mode != b.hold:
+		// without the flag to change the mode
 		return common.MAV_RESULT_DENIED
 	}
 	north, east := simMetres(c.lat, c.lon)
 	if b.fence > 0 && math.Hypot(north, east) > b.fence {
-		return common.MAV_RESULT_FAILED // without a text
+		// without a text
+		return common.MAV_RESULT_FAILED
 	}
 	if b.mode != b.hold {
 		if result := b.obey(b.hold); result != common.MAV_RESULT_ACCEPTED {
 			return result
 		}
 	}
-	b.climbing = b.climbing && b.canFly() // on the ground it ends a takeoff, and the vehicle stays
+
+	// on the ground it ends a takeoff, and the vehicle stays
+	b.climbing = b.climbing && b.canFly()
 	if b.canFly() {
 		b.flyTo(north, east, up)
 	}
@@ -311,7 +360,9 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 func (b *simArduBrain) changeSpeed(c simCommand) {
 	switch {
 	case math.IsNaN(c.p[1]):
-		b.dead, b.crashed = true, true // a floating-point exception, in any mode
+		b.dead = true
+		// a floating-point exception, in any mode
+		b.crashed = true
 	case c.p[1] <= 0 && b.version >= simCopterV47:
 		b.ack(c, common.MAV_RESULT_DENIED)
 	case b.mode != b.hold || c.p[0] != 1 || c.p[1] <= 0:
@@ -330,7 +381,8 @@ func (b *simArduBrain) yaw(c simCommand) common.MAV_RESULT {
 		return common.MAV_RESULT_FAILED
 	}
 	yaw := c.p[0] * math.Pi / 180
-	if c.p[3] == 1 { // relative; param3 is the direction
+	// relative; param3 is the direction
+	if c.p[3] == 1 {
 		yaw = b.quad.heading + math.Copysign(yaw, c.p[2])
 	}
 	b.target.yaw = yaw
@@ -376,11 +428,14 @@ func (b *simArduBrain) armDisarm(arm bool) common.MAV_RESULT {
 		b.disarm()
 		return common.MAV_RESULT_ACCEPTED
 	}
-	reasons, row := b.prearm(), b.row(b.mode)
+	reasons := b.prearm()
+	row := b.row(b.mode)
 	if len(reasons) == 0 && row.noArm {
 		reasons = append(reasons, row.name+" mode not armable")
 	}
-	if len(reasons) == 0 && b.axis(2) > 0 { // even in GUIDED
+
+	// even in GUIDED
+	if len(reasons) == 0 && b.axis(2) > 0 {
 		reasons = append(reasons, "Throttle (RC3) is not neutral")
 	}
 	for _, r := range reasons {
@@ -391,13 +446,15 @@ func (b *simArduBrain) armDisarm(arm bool) common.MAV_RESULT {
 	}
 	b.arm()
 	b.text(common.MAV_SEVERITY_INFO, "Arming motors")
-	b.after(time.Millisecond, func() { b.send(b.brain.message(242)) }) // home is set here
+	// home is set here
+	b.after(time.Millisecond, func() { b.send(b.brain.message(242)) })
 	return common.MAV_RESULT_ACCEPTED
 }
 
 // disarmed does not change the mode, not even LAND or RTL.
 func (b *simArduBrain) disarmed(bool) {
-	b.radio, b.gcs = false, false
+	b.radio = false
+	b.gcs = false
 	b.text(common.MAV_SEVERITY_INFO, "Disarming motors")
 }
 
@@ -434,16 +491,19 @@ func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
 	}
 	now := time.Now()
 	b.heardGCS(now)
-	overrides := false // whether m overrides an axis
+	// whether m overrides an axis
+	overrides := false
 	for i, v := range [4]int16{m.X, m.Y, m.Z, m.R} {
-		if v == math.MaxInt16 { // releases the axis
+		// releases the axis
+		if v == math.MaxInt16 {
 			if soon := now.Add(simArduRelease); soon.Before(b.override[i]) {
 				b.override[i] = soon
 			}
 			continue
 		}
 		overrides = true
-		b.stick[i], b.override[i] = max(-1000, min(1000, v)), now.Add(simArduOverride)
+		b.stick[i] = max(-1000, min(1000, v))
+		b.override[i] = now.Add(simArduOverride)
 	}
 	if !overrides {
 		return
@@ -475,10 +535,13 @@ func (b *simArduBrain) axes() (x, y, z, r float64) {
 // A channel that has neither keeps its last value.
 func (b *simArduBrain) readChannels() {
 	now := time.Now()
-	if b.receiver.live() { // channels from 5 on are never overridden
+	// channels from 5 on are never overridden
+	if b.receiver.live() {
 		b.channels[4] = b.rcSwitch
 	}
-	for axis, channel := range [4]int{1, 0, 2, 3} { // x, pitch, is channel 2 and reversed
+
+	// x, pitch, is channel 2 and reversed
+	for axis, channel := range [4]int{1, 0, 2, 3} {
 		if !b.receiver.live() && !now.Before(b.override[axis]) {
 			continue
 		}
@@ -498,7 +561,8 @@ func (b *simArduBrain) hear(system uint8, _ bool, _ *common.MessageHeartbeat) {
 func (b *simArduBrain) heardGCS(now time.Time) {
 	b.gcsAt = now
 	if b.gcs {
-		b.gcs, b.failsafe = false, b.radio
+		b.gcs = false
+		b.failsafe = b.radio
 		b.text(common.MAV_SEVERITY_WARNING, "GCS Failsafe Cleared")
 	}
 }
@@ -506,7 +570,8 @@ func (b *simArduBrain) heardGCS(now time.Time) {
 // radioBack ends the radio failsafe, but not the mode that it set.
 func (b *simArduBrain) radioBack() {
 	if b.radio {
-		b.radio, b.failsafe = false, b.gcs
+		b.radio = false
+		b.failsafe = b.gcs
 		b.text(common.MAV_SEVERITY_WARNING, "Radio Failsafe Cleared")
 	}
 }
@@ -531,7 +596,9 @@ func (b *simArduBrain) step() {
 		b.radio = true
 		b.beginFailsafe("Radio Failsafe")
 	}
-	enabled := b.params["FS_GCS_ENABLE"] + b.params["FS_GCS_ENABL"] // a plane has only the second
+
+	// a plane has only the second
+	enabled := b.params["FS_GCS_ENABLE"] + b.params["FS_GCS_ENABL"]
 	if b.armed && !b.gcs && enabled != 0 && !b.gcsAt.IsZero() && now.Sub(b.gcsAt) >= simArduGCS {
 		b.gcs = true
 		b.beginFailsafe("GCS Failsafe")
@@ -553,18 +620,41 @@ func (b *simArduBrain) beginFailsafe(text string) {
 // How ArduPilot's multirotor flies, tuned until it stopped, sank and climbed as in
 // docs/autopilots.md and in the captured flights.
 const (
-	simArduSlow    = 1.5   // m/s², the deceleration before a place
-	simArduHard    = 2.5   // m/s², the deceleration of a stop
-	simArduLift    = 1.0   // m/s², vertically, without sticks
-	simArduGain    = 2.0   // 1/s: steer accelerates by this times (the wanted speed − the present one)
-	simArduLag     = 0.35  // s, until an acceleration acts
-	simArduBack    = 0.075 // s: after a stop the vehicle comes back by this times its earlier speed
-	simArduLean    = 5.66  // m/s² at full stick: 30°
-	simArduDrag    = 64.0  // m: at full stick 19 m/s
-	simArduLoiter  = 2.16  // s, until LOITER reaches the speed of its stick
-	simArduSinking = 1.5   // m/s, above 10 m and in gotos
-	simArduTop     = 1.2   // a goto's top speed is this times √(1 + metres): 5.5 m/s for 20 m, 7.8 for 41 m
-	simArduReturn  = 15.0  // m above home, RTL_ALT
+	// simArduSlow: m/s², the deceleration before a place
+	simArduSlow = 1.5
+
+	// simArduHard: m/s², the deceleration of a stop
+	simArduHard = 2.5
+
+	// simArduLift: m/s², vertically, without sticks
+	simArduLift = 1.0
+
+	// simArduGain: 1/s: steer accelerates by this times (the wanted speed − the present one)
+	simArduGain = 2.0
+
+	// simArduLag: s, until an acceleration acts
+	simArduLag = 0.35
+
+	// simArduBack: s: after a stop the vehicle comes back by this times its earlier speed
+	simArduBack = 0.075
+
+	// simArduLean: m/s² at full stick: 30°
+	simArduLean = 5.66
+
+	// simArduDrag: m: at full stick 19 m/s
+	simArduDrag = 64.0
+
+	// simArduLoiter: s, until LOITER reaches the speed of its stick
+	simArduLoiter = 2.16
+
+	// simArduSinking: m/s, above 10 m and in gotos
+	simArduSinking = 1.5
+
+	// simArduTop: a goto's top speed is this times √(1 + metres): 5.5 m/s for 20 m, 7.8 for 41 m
+	simArduTop = 1.2
+
+	// simArduReturn: m above home, RTL_ALT
+	simArduReturn = 15.0
 )
 
 // simLeg is a phase of a return.
@@ -579,24 +669,47 @@ const (
 
 // simArduFlight is the state of the flight. The target is a field of the simulator.
 type simArduFlight struct {
-	going     bool       // it flies to target, in GUIDED
-	topSpeed  float64    // m/s, for the way to the target
-	paused    bool       // by DO_PAUSE_CONTINUE
-	entry     [2]float64 // the velocity at which the stop began
-	still     bool       // it has stopped, at the place rest
-	rest      simTarget  // where it stopped; rest.up is the height of a return until level is set
-	level     bool       // it has stopped climbing or sinking, at the height rest.up
-	centredAt time.Time  // when LOITER's stick was centred; zero while it is deflected
-	leg       simLeg
-	legAt     time.Time  // when the leg began
-	push      [3]float64 // the present acceleration: north, east, up
-	runaway   float64    // the height to which it climbs by itself
+	// going: it flies to target, in GUIDED
+	going bool
+
+	// topSpeed: m/s, for the way to the target
+	topSpeed float64
+
+	// paused: by DO_PAUSE_CONTINUE
+	paused bool
+
+	// entry: the velocity at which the stop began
+	entry [2]float64
+
+	// still: it has stopped, at the place rest
+	still bool
+
+	// rest: where it stopped; rest.up is the height of a return until level is set
+	rest simTarget
+
+	// level: it has stopped climbing or sinking, at the height rest.up
+	level bool
+
+	// centredAt: when LOITER's stick was centred; zero while it is deflected
+	centredAt time.Time
+
+	leg simLeg
+
+	// legAt: when the leg began
+	legAt time.Time
+
+	// push: the present acceleration: north, east, up
+	push [3]float64
+
+	// runaway: the height to which it climbs by itself
+	runaway float64
 }
 
 // stay begins a stop. It forgets the target and its speed.
 func (b *simArduBrain) stay() {
 	q := &b.quad
-	push, runaway := b.push, b.runaway
+	push := b.push
+	runaway := b.runaway
 	b.simArduFlight = simArduFlight{entry: [2]float64{q.vn, q.ve}, push: push, runaway: runaway, legAt: time.Now()}
 	b.rest = simTarget{north: q.north, east: q.east, up: max(simArduReturn, q.up), yaw: math.NaN(), speed: 1}
 	b.target = simTarget{north: q.north, east: q.east, up: q.up, yaw: math.NaN(), speed: b.cruise()}
@@ -621,8 +734,10 @@ func (b *simArduBrain) flyTo(north, east, up float64) {
 	if n, e := north-q.north, east-q.east; math.Hypot(n, e) > 2 {
 		yaw = math.Atan2(e, n)
 	}
-	b.climbing, b.going = false, true
-	way := math.Hypot(north-q.north, east-q.east) + (q.vn*q.vn+q.ve*q.ve)/4 // it may have to stop and turn round
+	b.climbing = false
+	b.going = true
+	// it may have to stop and turn round
+	way := math.Hypot(north-q.north, east-q.east) + (q.vn*q.vn+q.ve*q.ve)/4
 	b.topSpeed = simArduTop * math.Sqrt(1+way)
 	b.target = simTarget{north: north, east: east, up: up, yaw: yaw, speed: b.target.speed}
 }
@@ -631,7 +746,8 @@ func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float
 	q := &b.quad
 	x, y, z, r := b.axes()
 	sin, cos := math.Sincos(q.heading)
-	stickN, stickE := x*cos-y*sin, x*sin+y*cos // the stick's deflection to the north and east
+	// the stick's deflection to the north and east
+	stickN, stickE := x*cos-y*sin, x*sin+y*cos
 	rise := max(z-0.5, 0)*2*b.stickUp - max(0.5-z, 0)*2*b.stickDown
 	if q.up < b.runaway {
 		rise = b.stickUp
@@ -649,25 +765,32 @@ func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float
 		vn, ve, vu = b.guided()
 		turn = q.turn(b.target.yaw)
 		if r != 0 {
-			turn = r // of the sticks only yaw acts
+			// of the sticks only yaw acts
+			turn = r
 		}
 	case flying == simDescend:
 		vn, ve, _ = b.halt()
 		vu = b.sink()
-		if x != 0 || y != 0 { // pitch and roll shift a landing
-			vn, ve, b.still = stickN*2, stickE*2, false
+		// pitch and roll shift a landing
+		if x != 0 || y != 0 {
+			vn = stickN * 2
+			ve = stickE * 2
+			b.still = false
 			b.entry = [2]float64{}
 		}
 	case flying == simReturn:
 		vn, ve, vu = b.homeward(now)
 	case flying == simVelocity:
 		vn, ve = b.loiter(now, stickN, stickE)
-		vu, turn = rise, r
-	default: // to accelerate by a, it wants the present speed + a/simArduGain
+		vu = rise
+		turn = r
+	default:
+		// to accelerate by a, it wants the present speed + a/simArduGain
 		drag := math.Hypot(q.vn, q.ve) / simArduDrag
 		vn = q.vn + (stickN*simArduLean-q.vn*drag)/simArduGain
 		ve = q.ve + (stickE*simArduLean-q.ve*drag)/simArduGain
-		vu, turn = rise, r
+		vu = rise
+		turn = r
 		if flying == simThrust {
 			vu = b.thrust(z)
 		}
@@ -679,7 +802,8 @@ func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float
 // middle. With a closed throttle the vehicle falls (14 m/s after 28 m).
 func (b *simArduBrain) thrust(z float64) float64 {
 	if !b.airborne {
-		return z - 0.45 // a thrust above the weight lifts the vehicle
+		// a thrust above the weight lifts the vehicle
+		return z - 0.45
 	}
 	return max(-20, min(20, b.quad.vu+(12*(z-0.45)-0.2*b.quad.vu)/simArduGain))
 }
@@ -689,18 +813,23 @@ func (b *simArduBrain) thrust(z float64) float64 {
 func (b *simArduBrain) guided() (vn, ve, vu float64) {
 	switch {
 	case b.going && !b.paused:
-		b.still, b.level = false, false
+		b.still = false
+		b.level = false
 		b.entry = [2]float64{}
 		t := b.target
 		t.speed = min(t.speed, b.topSpeed)
 		return b.towards(t)
 	case b.row(b.mode).name == "BRAKE" && math.Hypot(b.quad.vn, b.quad.ve) > 0.05 && !b.still:
-		_, _, vu = b.halt()                     // only for vu
-		b.still = false                         // halt sets it below 0.2 m/s: too early for BRAKE
-		const slower = 1 - 1/(1.65*simArduGain) // decelerates by speed / 1.65 s: exponentially
+		// only for vu
+		_, _, vu = b.halt()
+		// halt sets it below 0.2 m/s: too early for BRAKE
+		b.still = false
+		// decelerates by speed / 1.65 s: exponentially
+		const slower = 1 - 1/(1.65*simArduGain)
 		return b.quad.vn * slower, b.quad.ve * slower, vu
 	case b.row(b.mode).name == "BRAKE":
-		b.entry = [2]float64{} // so halt does not come back
+		// so halt does not come back
+		b.entry = [2]float64{}
 	}
 	return b.halt()
 }
@@ -713,7 +842,8 @@ func (b *simArduBrain) halt() (vn, ve, vu float64) {
 		b.rest.north, b.rest.east = q.north-b.entry[0]*simArduBack, q.east-b.entry[1]*simArduBack
 	}
 	if !b.level && math.Abs(q.vu) < 0.1 {
-		b.level, b.rest.up = true, q.up
+		b.level = true
+		b.rest.up = q.up
 	}
 	vn, ve, vu = b.towards(b.rest)
 	if !b.still {
@@ -732,7 +862,8 @@ func (b *simArduBrain) towards(t simTarget) (vn, ve, vu float64) {
 	if d := math.Hypot(n, e); d > 0.01 {
 		near := 1.2
 		if q.vn*n+q.ve*e < 0 {
-			near = 0.7 // after an overshoot it comes back slowly
+			// after an overshoot it comes back slowly
+			near = 0.7
 		}
 		v := min(t.speed, math.Sqrt(2*simArduSlow*d), near*d)
 		vn, ve = n/d*v, e/d*v
@@ -750,7 +881,8 @@ func (b *simArduBrain) loiter(now time.Time, stickN, stickE float64) (vn, ve flo
 	speed := math.Hypot(q.vn, q.ve)
 	switch {
 	case stickN != 0 || stickE != 0:
-		b.centredAt, b.still = time.Time{}, false
+		b.centredAt = time.Time{}
+		b.still = false
 		an, ae = (stickN*b.stickSpeed-q.vn)/simArduLoiter, (stickE*b.stickSpeed-q.ve)/simArduLoiter
 	case b.centredAt.IsZero():
 		b.centredAt = now
@@ -809,17 +941,22 @@ func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
 	if b.dead {
 		return
 	}
-	horizontal, vertical := simArduHard, simArduLift // the most acceleration
+	horizontal := simArduHard
+	// the most acceleration
+	vertical := simArduLift
 	switch flying := b.row(b.mode).flying; {
 	case !b.armed || flying == simThrust:
-		horizontal, vertical = 12, 20
+		horizontal = 12
+		vertical = 20
 	case flying == simTilt:
-		horizontal, vertical = 12, 2.5
+		horizontal = 12
+		vertical = 2.5
 	case flying == simVelocity:
 		vertical = 2.5
 	case flying == simReturn:
 		vertical = 0.8
-	case math.Abs(q.vu) > 3: // out of a fall
+	case math.Abs(q.vu) > 3:
+		// out of a fall
 		vertical = 5
 	}
 	if !b.airborne || q.up == 0 {
@@ -884,13 +1021,20 @@ func (b *simArduBrain) message(id uint32) message.Message {
 	case *common.MessageSysStatus:
 		b.sensors(m)
 	case *common.MessageGpsRawInt:
-		m.FixType, m.SatellitesVisible, m.Eph, m.Epv = common.GPS_FIX_TYPE_RTK_FIXED, 10, 121, 200
+		m.FixType = common.GPS_FIX_TYPE_RTK_FIXED
+		m.SatellitesVisible = 10
+		m.Eph = 121
+		m.Epv = 200
 		if !b.bootedFor(10) {
 			return &common.MessageGpsRawInt{Eph: math.MaxUint16, Epv: math.MaxUint16}
 		}
 	case *common.MessageGlobalPositionInt:
-		if !b.bootedFor(10) { // no position, and no height above the sea
-			m.Lat, m.Lon, m.Alt, m.RelativeAlt = 0, 0, -20, -27
+		// no position, and no height above the sea
+		if !b.bootedFor(10) {
+			m.Lat = 0
+			m.Lon = 0
+			m.Alt = -20
+			m.RelativeAlt = -27
 		}
 	case *common.MessageVfrHud:
 		b.hud(m)
@@ -918,7 +1062,9 @@ func (b *simArduBrain) message(id uint32) message.Message {
 		if b.positioned() {
 			return &MessageEkfStatusReport{Flags: 831}
 		}
-		return &MessageEkfStatusReport{Flags: 167} // no position: bit 4 clear, bit 7 set
+
+		// no position: bit 4 clear, bit 7 set
+		return &MessageEkfStatusReport{Flags: 167}
 	}
 	return m
 }
@@ -943,13 +1089,15 @@ func (b *simArduBrain) sensors(m *common.MessageSysStatus) {
 			common.MAV_SYS_STATUS_SENSOR_3D_MAG | common.MAV_SYS_STATUS_SENSOR_ABSOLUTE_PRESSURE |
 			common.MAV_SYS_STATUS_SENSOR_ANGULAR_RATE_CONTROL | common.MAV_SYS_STATUS_SENSOR_ATTITUDE_STABILIZATION |
 			common.MAV_SYS_STATUS_SENSOR_YAW_POSITION | common.MAV_SYS_STATUS_SENSOR_MOTOR_OUTPUTS |
-			common.MAV_SYS_STATUS_TERRAIN | common.MAV_SYS_STATUS_SENSOR_BATTERY | common.MAV_SYS_STATUS_SENSOR_PROPULSION
+			common.MAV_SYS_STATUS_TERRAIN | common.MAV_SYS_STATUS_SENSOR_BATTERY |
+			common.MAV_SYS_STATUS_SENSOR_PROPULSION
 		control = common.MAV_SYS_STATUS_SENSOR_XY_POSITION_CONTROL | common.MAV_SYS_STATUS_SENSOR_Z_ALTITUDE_CONTROL
 	)
 	present := always | control | common.MAV_SYS_STATUS_GEOFENCE | common.MAV_SYS_STATUS_AHRS |
 		common.MAV_SYS_STATUS_LOGGING | common.MAV_SYS_STATUS_PREARM_CHECK
 	enabled := always | common.MAV_SYS_STATUS_PREARM_CHECK
-	healthy := always | common.MAV_SYS_STATUS_GEOFENCE | common.MAV_SYS_STATUS_LOGGING | common.MAV_SYS_STATUS_SENSOR_PROXIMITY
+	healthy := always | common.MAV_SYS_STATUS_GEOFENCE | common.MAV_SYS_STATUS_LOGGING |
+		common.MAV_SYS_STATUS_SENSOR_PROXIMITY
 	if b.bootedFor(10) {
 		present |= common.MAV_SYS_STATUS_SENSOR_GPS
 		enabled |= common.MAV_SYS_STATUS_SENSOR_GPS
@@ -980,11 +1128,13 @@ func (b *simArduBrain) sensors(m *common.MessageSysStatus) {
 		present |= common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 		enabled |= common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 	}
-	if b.receiver.live() || !b.stickAt.IsZero() && time.Since(b.stickAt) < simArduRadio {
+	if b.receiver.live() || (!b.stickAt.IsZero() && time.Since(b.stickAt) < simArduRadio) {
 		healthy |= common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 	}
 	m.Load = 0
-	m.OnboardControlSensorsPresent, m.OnboardControlSensorsEnabled, m.OnboardControlSensorsHealth = present, enabled, healthy
+	m.OnboardControlSensorsPresent = present
+	m.OnboardControlSensorsEnabled = enabled
+	m.OnboardControlSensorsHealth = healthy
 }
 
 func (b *simArduBrain) landedState() common.MAV_LANDED_STATE {

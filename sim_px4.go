@@ -65,25 +65,41 @@ var simPX4 = &simVehicle{
 // sets version to fly an older release.
 const (
 	simPX4v14 = 1<<24 | 14<<16
-	simPX4v15 = 1<<24 | 15<<16 // the first with CURRENT_MODE
-	simPX4v16 = 1<<24 | 16<<16 // the first that acks DO_SET_MODE twice
-	simPX4v17 = 1<<24 | 17<<16 // the first with COM_RC_IN_MODE 5 to 8
+
+	// simPX4v15: the first with CURRENT_MODE
+	simPX4v15 = 1<<24 | 15<<16
+
+	// simPX4v16: the first that acks DO_SET_MODE twice
+	simPX4v16 = 1<<24 | 16<<16
+
+	// simPX4v17: the first with COM_RC_IN_MODE 5 to 8
+	simPX4v17 = 1<<24 | 17<<16
 )
 
 // The parameters that the simulated PX4 obeys.
 const (
-	simDataLink      = "NAV_DLL_ACT"     // what PX4 does when the ground station is lost; 0: nothing
-	simStickSource   = "COM_RC_IN_MODE"  // whose sticks act
-	simStickOverride = "COM_RC_OVERRIDE" // bit 0: sticks that move take over from AUTO
+	// simDataLink: what PX4 does when the ground station is lost; 0: nothing
+	simDataLink = "NAV_DLL_ACT"
+
+	// simStickSource: whose sticks act
+	simStickSource = "COM_RC_IN_MODE"
+
+	// simStickOverride: bit 0: sticks that move take over from AUTO
+	simStickOverride = "COM_RC_OVERRIDE"
 )
 
 // simPX4Reals are the parameters that are no integers.
 var simPX4Reals = []string{"NAV_LOITER_RAD", "RTL_LOITER_RAD"}
 
 const (
-	simPX4Late      = 600 * time.Millisecond // a new target acts in AUTO.LOITER after at most this time
-	simFailsafeHold = 5 * time.Second        // how long a failsafe holds before it enters its own mode
-	simRaced        = 10 * time.Millisecond  // for so long after a ground station's first heartbeat an arming does not know it
+	// simPX4Late: a new target acts in AUTO.LOITER after at most this time
+	simPX4Late = 600 * time.Millisecond
+
+	// simFailsafeHold: how long a failsafe holds before it enters its own mode
+	simFailsafeHold = 5 * time.Second
+
+	// simRaced: for so long after a ground station's first heartbeat an arming does not know it
+	simRaced = 10 * time.Millisecond
 )
 
 // simPX4Brain is PX4, as docs/autopilots.md describes it: what it obeys, its texts, reports, targets and sticks.
@@ -92,16 +108,27 @@ type simPX4Brain struct {
 	simPX4Sticks
 	simPX4Words
 	simPX4Live
-	thenEnter   uint32    // the failsafe's mode after Hold
-	holdUntil   time.Time // when that Hold ends
-	climbUp     float64   // height of the next takeoff, metres above home
-	lifts       bool      // the next takeoff will leave the ground
-	lastArmable uint32    // the last entered mode in which PX4 can be armed
+
+	// thenEnter: the failsafe's mode after Hold
+	thenEnter uint32
+
+	// holdUntil: when that Hold ends
+	holdUntil time.Time
+
+	// climbUp: height of the next takeoff, metres above home
+	climbUp float64
+
+	// lifts: the next takeoff will leave the ground
+	lifts bool
+
+	// lastArmable: the last entered mode in which PX4 can be armed
+	lastArmable uint32
 }
 
 func (b *simPX4Brain) start() {
 	*b = simPX4Brain{simulator: b.simulator, climbUp: math.NaN(), lifts: true, lastArmable: simPX4Loiter}
-	b.shows, b.wish = simPX4Status{mode: b.mode}, b.mode
+	b.shows = simPX4Status{mode: b.mode}
+	b.wish = b.mode
 	b.grabs, b.glimpses = b.dice.IntN(3) > 0, b.dice.IntN(7) < 2
 }
 
@@ -137,15 +164,18 @@ func (b *simPX4Brain) command(c simCommand) {
 		b.ack(c, b.armDisarm(c.p[0] == 1))
 	case common.MAV_CMD_NAV_TAKEOFF:
 		b.after(b.between(4*time.Millisecond, 7*time.Millisecond), func() { b.ack(c, b.takeoff(c)) })
-	case common.MAV_CMD_NAV_LAND: // its place is ignored
+	case common.MAV_CMD_NAV_LAND:
+		// its place is ignored
 		b.ack(c, b.obey(b.row(simPX4Land), 0))
 	case common.MAV_CMD_NAV_RETURN_TO_LAUNCH:
 		b.ack(c, b.obey(b.row(simPX4RTL), 0))
-	case common.MAV_CMD_RUN_PREARM_CHECKS: // brings a report at once
+	case common.MAV_CMD_RUN_PREARM_CHECKS:
+		// brings a report at once
 		b.after(b.between(4*time.Millisecond, 17*time.Millisecond), func() { b.ack(c, common.MAV_RESULT_ACCEPTED) })
 		b.after(b.between(8*time.Millisecond, 31*time.Millisecond), b.report)
 	case common.MAV_CMD_DO_REPOSITION:
-		if b.row(simPX4Loiter).refused { // without a position
+		// without a position
+		if b.row(simPX4Loiter).refused {
 			b.ack(c, common.MAV_RESULT_TEMPORARILY_REJECTED)
 			return
 		}
@@ -162,7 +192,8 @@ func (b *simPX4Brain) setMode(c simCommand) {
 		b.ack(c, common.MAV_RESULT_ACCEPTED)
 	}
 	row := b.row(uint32(uint8(c.p[1]))<<16 | uint32(uint8(c.p[2]))<<24)
-	result, ackAfter := common.MAV_RESULT_ACCEPTED, b.between(8*time.Millisecond, 10*time.Millisecond)
+	result := common.MAV_RESULT_ACCEPTED
+	ackAfter := b.between(8*time.Millisecond, 10*time.Millisecond)
 	if known := row.name != ""; known && int(c.p[0])&1 != 0 {
 		result = b.obey(row, ackAfter)
 	}
@@ -177,7 +208,7 @@ func (b *simPX4Brain) obey(row simMode, ackAfter time.Duration) common.MAV_RESUL
 	case row.refused:
 		b.text(common.MAV_SEVERITY_CRITICAL, "Unsupported auto mode")
 		return common.MAV_RESULT_TEMPORARILY_REJECTED
-	case b.armed && (row.disarmedOnly || row.sticks() && !b.streaming()):
+	case b.armed && (row.disarmedOnly || (row.sticks() && !b.streaming())):
 		b.text(common.MAV_SEVERITY_CRITICAL, "Switching to mode '"+row.name+"' is currently not possible")
 		return common.MAV_RESULT_TEMPORARILY_REJECTED
 	}
@@ -185,7 +216,8 @@ func (b *simPX4Brain) obey(row simMode, ackAfter time.Duration) common.MAV_RESUL
 		begins := row.custom == simPX4Takeoff && b.mode != simPX4Takeoff
 		b.enter(row.custom)
 		if begins {
-			b.climbUp, b.lifts = math.NaN(), true
+			b.climbUp = math.NaN()
+			b.lifts = true
 			b.beginClimb()
 		}
 	})
@@ -197,8 +229,10 @@ func (b *simPX4Brain) obey(row simMode, ackAfter time.Duration) common.MAV_RESUL
 // DO_SET_MODE's last ack, 13–16 ms after any other command's.
 func (b *simPX4Brain) follow(mode uint32, ackAfter time.Duration, do func()) {
 	const ms = time.Millisecond
-	wait, lag := b.between(11500*time.Microsecond, 14*ms), b.between(1500*time.Microsecond, 2*ms)
-	live := wait - 2500*time.Microsecond // until CURRENT_MODE shows the mode
+	wait := b.between(11500*time.Microsecond, 14*ms)
+	lag := b.between(1500*time.Microsecond, 2*ms)
+	// until CURRENT_MODE shows the mode
+	live := wait - 2500*time.Microsecond
 	if ackAfter > 0 {
 		wait = ackAfter + b.between(10500*time.Microsecond, 14500*time.Microsecond)
 		lag = b.between(1500*time.Microsecond, 3500*time.Microsecond)
@@ -217,7 +251,8 @@ func (b *simPX4Brain) follow(mode uint32, ackAfter time.Duration, do func()) {
 // begins no other failsafe.
 func (b *simPX4Brain) overrule() {
 	if b.failsafe {
-		b.failsafe, b.lostAt = false, time.Time{}
+		b.failsafe = false
+		b.lostAt = time.Time{}
 		b.seen = b.armed && b.streaming()
 	}
 }
@@ -235,13 +270,16 @@ func (b *simPX4Brain) entered() {
 // takeoff is NAV_TAKEOFF. Its param7 is AMSL in every frame. It does not arm. With latitude and
 // longitude 0 it never lifts.
 func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
-	up, lifts := c.alt-simHomeAlt, c.lat != 0 || c.lon != 0
+	up := c.alt - simHomeAlt
+	lifts := c.lat != 0 || c.lon != 0
 	if up <= b.quad.up {
 		b.text(common.MAV_SEVERITY_CRITICAL, "Already higher than takeoff altitude")
 	}
 	b.follow(simPX4Takeoff, 0, func() {
 		b.enter(simPX4Takeoff)
-		b.climbUp, b.lifts, b.climbing = up, lifts, false
+		b.climbUp = up
+		b.lifts = lifts
+		b.climbing = false
 		b.beginClimb()
 	})
 	return common.MAV_RESULT_ACCEPTED
@@ -252,7 +290,8 @@ func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
 func (b *simPX4Brain) beginClimb() {
 	to := b.climbUp
 	if math.IsNaN(to) {
-		to = b.quad.up + 2.5 // MIS_TAKEOFF_ALT
+		// MIS_TAKEOFF_ALT
+		to = b.quad.up + 2.5
 	}
 	switch {
 	case !b.armed:
@@ -292,7 +331,8 @@ func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 	pauses := c.long && math.IsNaN(c.p[3]) && math.IsNaN(c.lat) && math.IsNaN(c.lon) && math.IsNaN(c.alt)
 	if !math.IsNaN(c.lat) && !math.IsNaN(c.lon) {
 		if c.long {
-			c.lat += 1e-5 // float32 misses by a metre
+			// float32 misses by a metre
+			c.lat += 1e-5
 		}
 		t.north, t.east = simMetres(c.lat, c.lon)
 	}
@@ -318,7 +358,8 @@ func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 	}
 	if b.intended() != simPX4Loiter {
 		b.follow(simPX4Loiter, 0, fly)
-	} else { // only the target is new, and PX4's Navigator waits for the next vehicle status
+	} else {
+		// only the target is new, and PX4's Navigator waits for the next vehicle status
 		b.enterLater(simPX4Loiter, b.between(3*time.Millisecond, simPX4Late), 0, func() { b.overrule(); fly() })
 	}
 	return result
@@ -328,10 +369,13 @@ func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 // velocity setpoint: the vehicle comes back 0.4 m from 1.7 m/s, 1.6 from 4, 3.5 to 4
 // from 6.8 and 7 to 8 from 9.8.
 func (b *simPX4Brain) pausing() simTarget {
-	const back = 0.08 // s²/m
-	t, v := b.stopping(), math.Hypot(b.quad.vn, b.quad.ve)
+	// s²/m
+	const back = 0.08
+	t := b.stopping()
+	v := math.Hypot(b.quad.vn, b.quad.ve)
 	t.north, t.east = t.north-back*b.quad.vn*v, t.east-back*b.quad.ve*v
-	if b.stands(time.Now()) { // it lifts off all the same, and hovers just above the ground
+	// it lifts off all the same, and hovers just above the ground
+	if b.stands(time.Now()) {
 		t.up = 0.3
 	}
 	return t
@@ -354,7 +398,8 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 		}
 		return common.MAV_RESULT_TEMPORARILY_REJECTED
 	}
-	flying, z := b.row(b.intended()).flying, b.stick(2)
+	flying := b.row(b.intended()).flying
+	z := b.stick(2)
 	switch {
 	case arm == b.armed:
 	case !arm && b.airborne:
@@ -363,7 +408,8 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 		b.disarm()
 	case !b.canArm():
 		return denied("Arming denied: Resolve system health failures first")
-	case flying == simThrust && z > 0 && b.typ != common.MAV_TYPE_GROUND_ROVER: // a rover stands with half a throttle
+	case flying == simThrust && z > 0 && b.typ != common.MAV_TYPE_GROUND_ROVER:
+		// a rover stands with half a throttle
 		return denied("Arming denied: high throttle")
 	case (flying == simTilt || flying == simVelocity) && z > 500:
 		return denied("Arming denied: throttle above center")
@@ -386,7 +432,8 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 // POSCTL if that was the last armable mode. Before 1.17 AUTO.TAKEOFF stays, and AUTO.LAND becomes
 // AUTO.TAKEOFF if that was the last armable mode.
 func (b *simPX4Brain) disarmed(landed bool) {
-	b.seen, b.lostAt = false, time.Time{}
+	b.seen = false
+	b.lostAt = time.Time{}
 	if landed {
 		b.text(common.MAV_SEVERITY_INFO, "Disarmed by landing")
 		b.home.north, b.home.east = b.quad.north, b.quad.east
@@ -394,8 +441,10 @@ func (b *simPX4Brain) disarmed(landed bool) {
 	switch {
 	case b.mode == simPX4Land && b.lastArmable == simPX4Posctl:
 		b.enter(simPX4Posctl)
-	case b.version < simPX4v17 && (b.mode == simPX4Takeoff || b.mode == simPX4Land && b.lastArmable == simPX4Takeoff):
-		b.climbUp, b.lifts = math.NaN(), true // the next arming climbs
+	case b.version < simPX4v17 && (b.mode == simPX4Takeoff || (b.mode == simPX4Land && b.lastArmable == simPX4Takeoff)):
+		b.climbUp = math.NaN()
+		// the next arming climbs
+		b.lifts = true
 		b.enter(simPX4Takeoff)
 	case b.mode == simPX4Takeoff || b.row(b.mode).flying == simDescend || b.row(b.mode).flying == simReturn:
 		b.enter(simPX4Loiter)
@@ -418,46 +467,80 @@ func (b *simPX4Brain) step() {
 func (b *simPX4Brain) stepTakeoff() {
 	detected := b.climbFrom.Add(simDetected - simSpinUp)
 	if b.climbing && !b.airborne && !time.Now().Before(detected) {
-		b.airborne, b.homeUp = true, 0 // home is where it lifts off
+		b.airborne = true
+		// home is where it lifts off
+		b.homeUp = 0
 		b.text(common.MAV_SEVERITY_INFO, "Takeoff detected")
 	}
 }
 
 // beginFailsafe begins a failsafe: 5 s of Hold, then the given mode.
 func (b *simPX4Brain) beginFailsafe(then uint32) {
-	b.pending, b.failsafe = nil, true
+	b.pending = nil
+	b.failsafe = true
 	b.enter(simPX4Loiter)
 	b.stay()
-	b.thenEnter, b.holdUntil = then, time.Now().Add(simFailsafeHold)
+	b.thenEnter = then
+	b.holdUntil = time.Now().Add(simFailsafeHold)
 	b.text(common.MAV_SEVERITY_CRITICAL, "Failsafe activated: entering Hold for 5 seconds")
 }
 
 const (
-	simTextOpen  = 2500 * time.Millisecond // how long texts pass after a ground station's heartbeat
-	simTextGap   = 50 * time.Millisecond   // between two texts
-	simTextOld   = 5 * time.Second         // a text that waited longer is dropped
-	simTextMost  = 10                      // texts that may wait
-	simReportGap = 2 * time.Second         // between two reports that nobody requested
+	// simTextOpen: how long texts pass after a ground station's heartbeat
+	simTextOpen = 2500 * time.Millisecond
+
+	// simTextGap: between two texts
+	simTextGap = 50 * time.Millisecond
+
+	// simTextOld: a text that waited longer is dropped
+	simTextOld = 5 * time.Second
+
+	// simTextMost: texts that may wait
+	simTextMost = 10
+
+	// simReportGap: between two reports that nobody requested
+	simReportGap = 2 * time.Second
 )
 
 // simTrouble is a fault that keeps PX4 from arming.
 type simTrouble struct {
-	sensor common.MAV_SYS_STATUS_SENSOR // the system that the fault makes unhealthy; 0 if there is none
-	text   string                       // the reason that a report names; "" if it names none
+	// sensor: the system that the fault makes unhealthy; 0 if there is none
+	sensor common.MAV_SYS_STATUS_SENSOR
+
+	// text: the reason that a report names; "" if it names none
+	text string
 }
 
 // simPX4Words is the state of PX4's texts, of its reports and of its ground station.
 type simPX4Words struct {
-	textUntil time.Time     // texts pass until then
-	textNext  time.Time     // the next text is not sent before then
-	texting   bool          // a timer for the next text runs
-	held      []simHeldText // texts that wait
-	gcsFrom   time.Time     // a ground station's first heartbeat on our link, or first after its loss; or zero
-	gcsUntil  time.Time     // when that station counts as lost
-	gcsLost   bool          // that station is lost
-	reported  simReport
-	reportAt  time.Time // last report; zero before the first one after boot
-	glimpses  bool      // in this boot PREARM_CHECK is healthy for 0.9 s before the first report
+	// textUntil: texts pass until then
+	textUntil time.Time
+
+	// textNext: the next text is not sent before then
+	textNext time.Time
+
+	// texting: a timer for the next text runs
+	texting bool
+
+	// held: texts that wait
+	held []simHeldText
+
+	// gcsFrom: a ground station's first heartbeat on our link, or first after its loss; or zero
+	gcsFrom time.Time
+
+	// gcsUntil: when that station counts as lost
+	gcsUntil time.Time
+
+	// gcsLost: that station is lost
+	gcsLost bool
+
+	reported simReport
+
+	// reportAt: last report; zero before the first one after boot
+	reportAt time.Time
+
+	// glimpses: in this boot PREARM_CHECK is healthy for 0.9 s before the first report
+	glimpses bool
 }
 
 type simHeldText struct {
@@ -495,7 +578,8 @@ func (b *simPX4Brain) sendNextText() {
 	}
 	if !now.Before(b.textNext) {
 		t := b.held[0]
-		b.held, b.textNext = b.held[1:], now.Add(simTextGap)
+		b.held = b.held[1:]
+		b.textNext = now.Add(simTextGap)
 		b.sendText(t.severity, t.text, b.textID)
 		b.textID++
 	}
@@ -536,7 +620,7 @@ func (b *simPX4Brain) dataLinkAct() float64 { return b.params[simDataLink] }
 
 // dataLink reports whether PX4 believes that it has a ground station.
 func (b *simPX4Brain) dataLink() bool {
-	return b.foreignGCS || !b.gcsFrom.IsZero() && time.Now().Before(b.gcsUntil)
+	return b.foreignGCS || (!b.gcsFrom.IsZero() && time.Now().Before(b.gcsUntil))
 }
 
 func (b *simPX4Brain) stepDataLink() {
@@ -604,14 +688,19 @@ func (b *simPX4Brain) sensors() (present, enabled, health common.MAV_SYS_STATUS_
 	const simGlimpse = 900 * time.Millisecond
 	switch {
 	case b.reportAt.IsZero() && b.glimpses && time.Since(b.booted) >= simReportGap-simGlimpse:
-		return 0x0300400f, 0x0301400f, 0x0320883f | common.MAV_SYS_STATUS_PREARM_CHECK // PX4 can't be armed yet
+		// PX4 can't be armed yet
+		return 0x0300400f, 0x0301400f, 0x0320883f | common.MAV_SYS_STATUS_PREARM_CHECK
 	case b.reportAt.IsZero():
 		return 0, 0, 0x0321c83f
 	}
-	present, enabled, health = 0x0300400f, 0x0301400f, 0x0320883f
+	present = 0x0300400f
+	enabled = 0x0301400f
+	health = 0x0320883f
 	r := b.reported
 	if r.located {
-		present, enabled, health = present|gps, enabled|gps, health|place
+		present = present | gps
+		enabled = enabled | gps
+		health = health | place
 	}
 	if r.hadSticks {
 		present |= rc
@@ -627,16 +716,26 @@ func (b *simPX4Brain) sensors() (present, enabled, health common.MAV_SYS_STATUS_
 
 // ---- CURRENT_MODE ----
 
-const simPX4Again = 500 * time.Millisecond // from one CURRENT_MODE to the next where nothing changes
+// from one CURRENT_MODE to the next where nothing changes
+const simPX4Again = 500 * time.Millisecond
 
 // simPX4Live is the state of CURRENT_MODE. Once requested, CURRENT_MODE comes with every change
 // of the vehicle's status, before the mode is in force and before a heartbeat shows it.
 type simPX4Live struct {
-	every  time.Duration // the requested interval; zero if none was requested
-	wish   uint32        // the mode that the user wants; a failsafe does not change it
-	shows  simPX4Status  // what the last CURRENT_MODE shows
-	sentAt time.Time     // when it was sent
-	due    bool          // a CURRENT_MODE waits until its interval is over
+	// every: the requested interval; zero if none was requested
+	every time.Duration
+
+	// wish: the mode that the user wants; a failsafe does not change it
+	wish uint32
+
+	// shows: what the last CURRENT_MODE shows
+	shows simPX4Status
+
+	// sentAt: when it was sent
+	sentAt time.Time
+
+	// due: a CURRENT_MODE waits until its interval is over
+	due bool
 }
 
 type simPX4Status struct {
@@ -662,7 +761,8 @@ func (b *simPX4Brain) sendMode(mode uint32) {
 	}
 	b.due = true
 	b.after(max(0, b.every-time.Since(b.sentAt)), func() {
-		b.due, b.sentAt = false, time.Now()
+		b.due = false
+		b.sentAt = time.Now()
 		if b.every > 0 {
 			b.sendOn(false, b.message(436))
 		}
@@ -750,8 +850,11 @@ func (b *simPX4Brain) flyingTo() message.Message {
 		}
 	case b.mode == simPX4RTL:
 		t, alt = b.returning(), 0
-	case b.mode == simPX4Land: // at sea level, some 500 m below home
-		t.north, t.east, alt = b.quad.north, b.quad.east, 0
+	case b.mode == simPX4Land:
+		// at sea level, some 500 m below home
+		t.north = b.quad.north
+		t.east = b.quad.east
+		alt = 0
 	}
 	lat, lon := simPlace(t.north, t.east)
 	m := &common.MessagePositionTargetGlobalInt{
@@ -761,33 +864,63 @@ func (b *simPX4Brain) flyingTo() message.Message {
 	}
 	if !b.airborne {
 		nan := float32(math.NaN())
-		m.Vx, m.Vy, m.Vz, m.Afz = nan, nan, nan, 100
+		m.Vx = nan
+		m.Vy = nan
+		m.Vz = nan
+		m.Afz = 100
 	}
 	return m
 }
 
 // Times of PX4's stick handling (docs/autopilots.md, "PX4: sticks").
 const (
-	simStickGap    = 450 * time.Millisecond  // a longer gap ends the stream, so 2.5 Hz is enough and 2 Hz is not
-	simStickProof  = 250 * time.Millisecond  // a stream counts from this age on
-	simStickLoss   = 150 * time.Millisecond  // from the end of the stream to the failsafe, 0.6 s after the last stick
-	simStickMoving = 1600 * time.Millisecond // for how long a stick that changed counts as moving
-	simStickStep   = 200                     // of ±1000; a smaller change does not count
-	simUndoCommand = 16 * time.Millisecond   // moving sticks undo a commanded mode after this time
-	simUndoFrom    = 12 * time.Millisecond   // moving sticks undo a pilot's switch after at least this time
-	simUndoTo      = 28 * time.Millisecond   // they undo it after at most this time and a tick
+	// simStickGap: a longer gap ends the stream, so 2.5 Hz is enough and 2 Hz is not
+	simStickGap = 450 * time.Millisecond
+
+	// simStickProof: a stream counts from this age on
+	simStickProof = 250 * time.Millisecond
+
+	// simStickLoss: from the end of the stream to the failsafe, 0.6 s after the last stick
+	simStickLoss = 150 * time.Millisecond
+
+	// simStickMoving: for how long a stick that changed counts as moving
+	simStickMoving = 1600 * time.Millisecond
+
+	// simStickStep: of ±1000; a smaller change does not count
+	simStickStep = 200
+
+	// simUndoCommand: moving sticks undo a commanded mode after this time
+	simUndoCommand = 16 * time.Millisecond
+
+	// simUndoFrom: moving sticks undo a pilot's switch after at least this time
+	simUndoFrom = 12 * time.Millisecond
+
+	// simUndoTo: they undo it after at most this time and a tick
+	simUndoTo = 28 * time.Millisecond
 )
 
 // simPX4Sticks is what PX4 knows about sticks.
 type simPX4Sticks struct {
 	mavlink     simStickStream
 	transmitter simStickStream
-	source      *simStickStream // the stream that acts; nil before any has acted
-	seen        bool            // sticks came in this flight
-	lostAt      time.Time       // when the sticks ended; zero if they did not end, or are not needed
-	undoAt      time.Time       // when moving sticks undo the present mode; in the past if they do not
-	grabs       bool            // in this boot a stream with z = 0 changes LOITER to POSCTL
-	grabTried   bool            // the present stream has had its chance to do that
+
+	// source: the stream that acts; nil before any has acted
+	source *simStickStream
+
+	// seen: sticks came in this flight
+	seen bool
+
+	// lostAt: when the sticks ended; zero if they did not end, or are not needed
+	lostAt time.Time
+
+	// undoAt: when moving sticks undo the present mode; in the past if they do not
+	undoAt time.Time
+
+	// grabs: in this boot a stream with z = 0 changes LOITER to POSCTL
+	grabs bool
+
+	// grabTried: the present stream has had its chance to do that
+	grabTried bool
 }
 
 // simStick is one MANUAL_CONTROL: x, y, z, r.
@@ -798,13 +931,17 @@ type simStick struct {
 
 // simStickStream is one source of sticks.
 type simStickStream struct {
-	window []simStick // the MANUAL_CONTROLs of the last 1.6 s, and the last one before
-	since  time.Time  // when the stream began
+	// window: the MANUAL_CONTROLs of the last 1.6 s, and the last one before
+	window []simStick
+
+	// since: when the stream began
+	since time.Time
 }
 
 func (s *simStickStream) add(now time.Time, axis [4]int16) {
 	if n := len(s.window); n == 0 || now.Sub(s.window[n-1].at) > simStickGap {
-		s.window, s.since = nil, now
+		s.window = nil
+		s.since = now
 	}
 	s.window = append(s.window, simStick{now, axis})
 	for len(s.window) > 1 && now.Sub(s.window[1].at) >= simStickMoving {
@@ -832,12 +969,15 @@ func (s *simStickStream) live() bool {
 // or gradually.
 func (s *simStickStream) moving() bool {
 	for axis := range 4 {
-		low, high := int16(math.MaxInt16), int16(math.MinInt16)
+		low := int16(math.MaxInt16)
+		high := int16(math.MinInt16)
 		for i, st := range s.window {
 			if i+1 < len(s.window) && time.Since(s.window[i+1].at) >= simStickMoving {
-				continue // it was replaced over 1.6 s ago
+				// it was replaced over 1.6 s ago
+				continue
 			}
-			low, high = min(low, st.axis[axis]), max(high, st.axis[axis])
+			low = min(low, st.axis[axis])
+			high = max(high, st.axis[axis])
 		}
 		if int(high)-int(low) >= simStickStep {
 			return true
@@ -853,7 +993,7 @@ func (b *simPX4Brain) sticks(_ uint8, m *common.MessageManualControl) {
 	}
 	axis := [4]int16{m.X, m.Y, m.Z, m.R}
 	for i, v := range axis {
-		if v < -1000 || v > 1000 || i == 2 && v < 0 {
+		if v < -1000 || v > 1000 || (i == 2 && v < 0) {
 			axis[i] = b.mavlink.axis(i)
 		}
 	}
@@ -877,17 +1017,20 @@ func (b *simPX4Brain) choose() {
 		prefer(&b.transmitter, nil)
 	case mode == 1:
 		prefer(&b.mavlink, nil)
-	case mode == 2: // the present source, until it is lost
+	case mode == 2:
+		// the present source, until it is lost
 		if !b.source.live() {
 			prefer(&b.transmitter, &b.mavlink)
 		}
-	case mode == 4, mode > 4 && b.version < simPX4v17: // a PX4 before 1.17 does not know 5 to 8: no sticks act
+	case mode == 4, mode > 4 && b.version < simPX4v17:
+		// a PX4 before 1.17 does not know 5 to 8: no sticks act
 		b.source = nil
 	case mode == 5 || mode == 7:
 		prefer(&b.transmitter, &b.mavlink)
 	case mode == 6 || mode == 8:
 		prefer(&b.mavlink, &b.transmitter)
-	case b.source == nil: // 3, or no parameter: the first source, until the next boot
+	case b.source == nil:
+		// 3, or no parameter: the first source, until the next boot
 		prefer(&b.transmitter, &b.mavlink)
 	}
 }
@@ -897,7 +1040,8 @@ func (b *simPX4Brain) streaming() bool { return b.source.live() }
 func (b *simPX4Brain) stick(axis int) int16 { return b.source.axis(axis) }
 
 func (b *simPX4Brain) axes() (x, y, z, r float64) {
-	return float64(b.stick(0)) / 1000, float64(b.stick(1)) / 1000, float64(b.stick(2)) / 1000, float64(b.stick(3)) / 1000
+	of := func(axis int) float64 { return float64(b.stick(axis)) / 1000 }
+	return of(0), of(1), of(2), of(3)
 }
 
 func (b *simPX4Brain) stepSticks() {
@@ -911,18 +1055,22 @@ func (b *simPX4Brain) stepSticks() {
 	case !b.armed || b.failsafe || b.mode == simPX4RTL:
 		b.lostAt = time.Time{}
 	case b.streaming():
-		b.seen, b.lostAt = true, time.Time{}
+		b.seen = true
+		b.lostAt = time.Time{}
 	case !b.seen:
 	case b.lostAt.IsZero():
 		b.lostAt = now
 	case now.Sub(b.lostAt) < simStickLoss-simTick:
-	case b.mode == simPX4Land: // only a warning; PX4 goes on landing
+	case b.mode == simPX4Land:
+		// only a warning; PX4 goes on landing
 		b.failsafe = b.version < simPX4v15
 		b.text(common.MAV_SEVERITY_CRITICAL, "Failsafe activated")
-		b.seen, b.lostAt = false, time.Time{}
+		b.seen = false
+		b.lostAt = time.Time{}
 	default:
 		b.beginFailsafe(simPX4RTL)
-		b.seen, b.lostAt = false, time.Time{}
+		b.seen = false
+		b.lostAt = time.Time{}
 	}
 	b.undo(b.between(simUndoFrom, simUndoTo))
 }
@@ -962,29 +1110,53 @@ func (b *simPX4Brain) grab() {
 
 // How PX4 flies, tuned until it flew as in the captured flights.
 const (
-	simSpinUp   = 3500 * time.Millisecond // from the arming to a takeoff's lift-off
-	simDetected = 2000 * time.Millisecond // from the arming until PX4 calls itself in the air; it still stands
-	simAccel    = 4.0                     // m/s², horizontally
-	simLift     = 2.0                     // m/s², vertically
-	simNear     = 0.9                     // m/s², the deceleration before a goto's place
-	simCruise   = 5.0                     // m/s
-	simTop      = 20.0                    // m/s, the highest speed over ground
-	simClimb    = 1.25                    // m/s
-	simSink     = 1.5                     // m/s
-	simSoft     = 0.2                     // m/s, the climb at the beginning of a takeoff
-	simLevel    = 0.88 / 0.76             // 1/s: PX4 ends a climb 0.76 m below its height, at 0.88 m/s
+	// simSpinUp: from the arming to a takeoff's lift-off
+	simSpinUp = 3500 * time.Millisecond
+
+	// simDetected: from the arming until PX4 calls itself in the air; it still stands
+	simDetected = 2000 * time.Millisecond
+
+	// simAccel: m/s², horizontally
+	simAccel = 4.0
+
+	// simLift: m/s², vertically
+	simLift = 2.0
+
+	// simNear: m/s², the deceleration before a goto's place
+	simNear = 0.9
+
+	// simCruise: m/s
+	simCruise = 5.0
+
+	// simTop: m/s, the highest speed over ground
+	simTop = 20.0
+
+	// simClimb: m/s
+	simClimb = 1.25
+
+	// simSink: m/s
+	simSink = 1.5
+
+	// simSoft: m/s, the climb at the beginning of a takeoff
+	simSoft = 0.2
+
+	// simLevel: 1/s: PX4 ends a climb 0.76 m below its height, at 0.88 m/s
+	simLevel = 0.88 / 0.76
 )
 
 // climb takes off to a height above home, or climbs to it in the air.
 func (b *simPX4Brain) climb(to float64) {
-	b.climbing, b.climbTo, b.climbFrom = true, to, time.Now()
+	b.climbing = true
+	b.climbTo = to
+	b.climbFrom = time.Now()
 	if !b.airborne {
 		b.climbFrom = b.armedAt.Add(simSpinUp)
 		if soonest := time.Now().Add(simSpinUp - simDetected); soonest.After(b.climbFrom) {
 			b.climbFrom = soonest
 		}
 	} else {
-		b.climbFrom = b.climbFrom.Add(-b.soft) // it does not begin slowly
+		// it does not begin slowly
+		b.climbFrom = b.climbFrom.Add(-b.soft)
 	}
 }
 
@@ -1021,10 +1193,12 @@ func (b *simPX4Brain) steer(vn, ve, vu, dt float64) {
 
 // wanted returns the velocity (m/s) and the turn rate (rad/s) that the mode asks for.
 func (b *simPX4Brain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float64) {
-	q, t := &b.quad, b.target
+	q := &b.quad
+	t := b.target
 	x, y, z, r := b.axes()
 	sin, cos := math.Sincos(q.heading)
-	stickN, stickE := x*cos-y*sin, x*sin+y*cos // the stick's deflection to the north and east
+	// the stick's deflection to the north and east
+	stickN, stickE := x*cos-y*sin, x*sin+y*cos
 	rise := max(z-0.5, 0)*2*b.stickUp - max(0.5-z, 0)*2*b.stickDown
 	flying := b.row(b.mode).flying
 	switch {
@@ -1048,16 +1222,21 @@ func (b *simPX4Brain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float6
 	case flying == simReturn:
 		vn, ve, vu = b.homeward()
 	case flying == simVelocity:
-		vn, ve, vu, turn = stickN*b.stickSpeed, stickE*b.stickSpeed, rise, r
+		vn = stickN * b.stickSpeed
+		ve = stickE * b.stickSpeed
+		vu = rise
+		turn = r
 	case flying == simTilt:
 		vn, ve = simTopSpeed(q.vn+stickN*3*dt, q.ve+stickE*3*dt)
-		vu, turn = rise, r
+		vu = rise
+		turn = r
 	case flying == simThrust:
 		vn, ve = simTopSpeed(q.vn+stickN*3*dt, q.ve+stickE*3*dt)
 		turn = r
 		vu = max(-b.stickDown, min(5, q.vu+(z-0.5)*10*dt))
 		if !b.airborne {
-			vu = z - 0.55 // a thrust above the weight lifts the drone
+			// a thrust above the weight lifts the drone
+			vu = z - 0.55
 		}
 	}
 	return vn, ve, vu, turn

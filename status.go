@@ -39,7 +39,8 @@ func (n number) MarshalJSON() ([]byte, error) {
 // rounded is v rounded to that many decimals.
 func rounded(v float64, decimals int) number {
 	scale := math.Pow10(decimals)
-	return number(math.Round(v*scale)/scale + 0) // + 0 turns −0 into 0
+	// + 0 turns −0 into 0
+	return number(math.Round(v*scale)/scale + 0)
 }
 
 // ifKnown returns the address of v; nil, which is null in JSON, if it is not known.
@@ -79,17 +80,34 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) response {
 // snapshot is the drone at one moment, for the status.
 type snapshot struct {
 	situation
-	began    time.Time // when the program began
+
+	// began: when the program began
+	began time.Time
+
 	tel      telemetry
 	modeName string
-	armable  *bool    // a takeoff could arm now; nil if unknown
-	lacks    []string // what keeps it from arming and is no unhealthy system
-	done     *bool    // the last manoeuvre is complete; nil if there is none, or it ended incomplete
-	target   *place
-	by       string     // who has the sticks; "" if nobody has
-	expires  time.Time  // when the client's sticks expire; zero if none are in force
-	from     netip.Addr // the client that has the sticks; invalid if none has
-	link     linkState
+
+	// armable: a takeoff could arm now; nil if unknown
+	armable *bool
+
+	// lacks: what keeps it from arming and is no unhealthy system
+	lacks []string
+
+	// done: the last manoeuvre is complete; nil if there is none, or it ended incomplete
+	done *bool
+
+	target *place
+
+	// by: who has the sticks; "" if nobody has
+	by string
+
+	// expires: when the client's sticks expire; zero if none are in force
+	expires time.Time
+
+	// from: the client that has the sticks; invalid if none has
+	from netip.Addr
+
+	link linkState
 }
 
 // status copies everything that a status shows.
@@ -131,7 +149,7 @@ func (d *drone) target(now time.Time) *place {
 	switch m, to := d.cmd.manoeuvre, &d.tel.target; {
 	case d.cmd.onWayToLand():
 		return m.plan.destination
-	case !d.machine.report.armed || d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff:
+	case !d.machine.report.armed || (d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff):
 		return nil
 	// For targetNew after the acceptance the autopilot may still report its old target.
 	case to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))):
@@ -159,7 +177,10 @@ func (d *drone) summaryLine() string {
 		return err.Error()
 	}
 	id := &d.tel.id
-	return fmt.Sprintf("%s %s online, %s, mode %s", autopilotName(id.autopilot), lowerName(id.typ.String(), "MAV_TYPE_"), armedWord[d.machine.report.armed], d.machine.mode)
+	autopilot := autopilotName(id.autopilot)
+	vehicle := lowerName(id.typ.String(), "MAV_TYPE_")
+	armed := armedWord[d.machine.report.armed]
+	return fmt.Sprintf("%s %s online, %s, mode %s", autopilot, vehicle, armed, d.machine.mode)
 }
 
 // autopilotName is a MAV_AUTOPILOT in the API: ardupilot stands for ardupilotmega. It is "" for one
@@ -203,9 +224,14 @@ type vehicleBody struct {
 	Version   *string `json:"version"`
 	SystemID  byte    `json:"system_id"`
 
-	Kind    *string  `json:"kind"`    // how it moves now
-	Circles *number  `json:"circles"` // the radius of the circle that it flies round a place
-	Modes   []string `json:"modes"`   // that it can be set to
+	// Kind: how it moves now
+	Kind *string `json:"kind"`
+
+	// Circles: the radius of the circle that it flies round a place
+	Circles *number `json:"circles"`
+
+	// Modes: that it can be set to
+	Modes []string `json:"modes"`
 }
 
 type positionBody struct {
@@ -284,7 +310,8 @@ type linkBody struct {
 
 // render is the status for a client.
 func render(s snapshot, client netip.Addr) *statusBody {
-	t, now := &s.tel, s.now
+	t := &s.tel
+	now := s.now
 	heard := t.beat.received()
 	body := &statusBody{
 		Version:     ownVersion,
@@ -306,16 +333,36 @@ func render(s snapshot, client netip.Addr) *statusBody {
 		Link:        s.link.body(age(now, t.beat.at)),
 	}
 	if heard {
-		body.Vehicle = &vehicleBody{
-			Autopilot: word(autopilotName(t.id.autopilot)),
-			Type:      word(knownName(t.id.typ.String(), "MAV_TYPE_")),
-			Version:   word(t.id.version.String()),
-			SystemID:  t.id.system,
-			Kind:      word(kindNames[s.kind()]),
-			Circles:   ifKnown(s.circle() > 0, rounded(s.circle(), 0)),
-			Modes:     s.modes(),
-		}
+		body.Vehicle = s.vehicleBody()
 	}
+	renderFlight(body, t, now)
+	if b := &t.battery; b.received() {
+		body.Battery = b.body(now)
+	}
+	if g := &t.gps; g.received() {
+		body.GPS = g.body(now)
+	}
+	if home := &t.home; home.received() {
+		body.Home = home.body(now)
+	}
+	return body
+}
+
+func (s *snapshot) vehicleBody() *vehicleBody {
+	id := &s.tel.id
+	return &vehicleBody{
+		Autopilot: word(autopilotName(id.autopilot)),
+		Type:      word(knownName(id.typ.String(), "MAV_TYPE_")),
+		Version:   word(id.version.String()),
+		SystemID:  id.system,
+		Kind:      word(kindNames[s.kind()]),
+		Circles:   ifKnown(s.circle() > 0, rounded(s.circle(), 0)),
+		Modes:     s.modes(),
+	}
+}
+
+// renderFlight adds where the vehicle is, how it moves and how it is tilted.
+func renderFlight(body *statusBody, t *telemetry, now time.Time) {
 	if p := &t.position; p.received() {
 		body.Position = &positionBody{
 			Lat:         rounded(p.lat, 7),
@@ -345,35 +392,40 @@ func render(s snapshot, client netip.Addr) *statusBody {
 			Age:   age(now, a.at),
 		}
 	}
-	if b := &t.battery; b.received() {
-		body.Battery = &batteryBody{
-			Voltage:   rounded(b.voltage, 2),
-			Current:   rounded(b.current, 2),
-			Remaining: rounded(b.remaining, 0),
-			Age:       age(now, b.at),
-		}
+}
+
+func (b *battery) body(now time.Time) *batteryBody {
+	return &batteryBody{
+		Voltage:   rounded(b.voltage, 2),
+		Current:   rounded(b.current, 2),
+		Remaining: rounded(b.remaining, 0),
+		Age:       age(now, b.at),
 	}
-	if g := &t.gps; g.received() {
-		body.GPS = &gpsBody{
-			Fix:        word(g.fix),
-			Satellites: rounded(g.satellites, 0),
-			HDOP:       rounded(g.hdop, 2),
-			Age:        age(now, g.at),
-		}
+}
+
+func (g *gps) body(now time.Time) *gpsBody {
+	return &gpsBody{
+		Fix:        word(g.fix),
+		Satellites: rounded(g.satellites, 0),
+		HDOP:       rounded(g.hdop, 2),
+		Age:        age(now, g.at),
 	}
-	if home := &t.home; home.received() {
-		body.Home = &homeBody{
-			Lat:         rounded(home.lat, 7),
-			Lon:         rounded(home.lon, 7),
-			AltitudeMSL: rounded(home.amsl, 2),
-			Age:         age(now, home.at),
-		}
+}
+
+// body is home in the status.
+func (home *point) body(now time.Time) *homeBody {
+	return &homeBody{
+		Lat:         rounded(home.lat, 7),
+		Lon:         rounded(home.lon, 7),
+		AltitudeMSL: rounded(home.amsl, 2),
+		Age:         age(now, home.at),
 	}
-	return body
 }
 
 func (s *snapshot) targetBody() *targetBody {
-	to, p, metres := s.target, s.tel.position, math.NaN()
+	to := s.target
+	p := s.tel.position
+	metres := math.NaN()
 	if to == nil {
 		return nil
 	}
@@ -414,11 +466,19 @@ func (l *linkState) body(heartbeatAge number) linkBody {
 
 // Limits of the stream of the status (docs/openapi.yaml).
 const (
-	maxStreams  = 16
-	eventEvery  = 100 * time.Millisecond // the shortest time between two events
-	eventLook   = 20 * time.Millisecond  // how often the stream looks whether the status has changed
-	eventAtMost = time.Second            // the longest time between two events
-	eventBuffer = 16 << 10               // bytes; the system's default would hold minutes of events for a client that does not read
+	maxStreams = 16
+
+	// eventEvery: the shortest time between two events
+	eventEvery = 100 * time.Millisecond
+
+	// eventLook: how often the stream looks whether the status has changed
+	eventLook = 20 * time.Millisecond
+
+	// eventAtMost: the longest time between two events
+	eventAtMost = time.Second
+
+	// eventBuffer: bytes; the system's default would hold minutes of events for a client that does not read
+	eventBuffer = 16 << 10
 )
 
 // eventStream is a stream of the status. ctx is done when it has ended.
@@ -446,7 +506,8 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	var shown uint64
 	out := []byte("retry: 1000\n\n")
 	for {
-		changes, pause := a.drone.changes.Load(), eventLook
+		changes := a.drone.changes.Load()
+		pause := eventLook
 		if now := time.Now(); changes != shown || now.Sub(sent) >= eventAtMost {
 			out = append(out, "event: status\ndata: "...)
 			out = append(append(out, encode(render(a.drone.status(), clientOf(r)))...), '\n')
@@ -454,7 +515,10 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
 				return
 			}
-			out, sent, shown, pause = out[:0], now, changes, eventEvery
+			out = out[:0]
+			sent = now
+			shown = changes
+			pause = eventEvery
 		}
 		select {
 		case <-time.After(pause):
@@ -480,8 +544,10 @@ func (a *api) openStream(client context.Context) context.Context {
 	return ctx
 }
 
+// the page for people, with one script and one style
+//
 //go:embed page/status.html
-var statusHTML string // the page for people, with one script and one style
+var statusHTML string
 
 // statusPage is status.html with the version that it belongs to.
 var statusPage = strings.Replace(statusHTML, "VERSION", ownVersion, 1)
@@ -500,7 +566,8 @@ const rootPage = `<!doctype html>
 // page is a page. It may run only its own script and style, and talk only to this server. No page may frame
 // it: that could trick somebody into a click.
 func page(status int, html string) response {
-	policy := "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	policy := "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; " +
+		"frame-ancestors 'none'"
 	for _, tag := range []string{"script", "style"} {
 		if _, rest, ok := strings.Cut(html, "<"+tag+">"); ok {
 			body, _, _ := strings.Cut(rest, "</"+tag+">")

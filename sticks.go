@@ -13,24 +13,48 @@ import (
 
 // Times of the sticks (docs/design.md, "Who has the sticks").
 const (
-	stickEvery   = 40 * time.Millisecond   // 25 Hz
-	stickLead    = 400 * time.Millisecond  // how long the stream runs before a stick mode is commanded
-	stickArms    = 2100 * time.Millisecond // how long it runs before ArduPilot arms on it alone
-	stickStill   = 2 * time.Second         // how long we keep the axes still before PX4 is to leave a stick mode: it calls them moving for 1.6 s
-	stickGone    = time.Second             // from a stream's end to an arming: PX4 notices the loss after 0.6 s, which is a failsafe if it is armed by then
-	stickIdle    = 5 * time.Second         // a disarmed vehicle's stream ends this long after the client's last command
-	silentClient = 3 * time.Second         // after the client's last input or command it is silent
-	othersPause  = 500 * time.Millisecond  // how long ours pause after another program's last sticks
-	undoneIn     = 500 * time.Millisecond  // a pilot's mode that showed for no longer was undone by our sticks: it shows for 12 to 48 ms (docs/autopilots.md)
+	// stickEvery: 25 Hz
+	stickEvery = 40 * time.Millisecond
+
+	// stickLead: how long the stream runs before a stick mode is commanded
+	stickLead = 400 * time.Millisecond
+
+	// stickArms: how long it runs before ArduPilot arms on it alone
+	stickArms = 2100 * time.Millisecond
+
+	// stickStill: how long we keep the axes still before PX4 is to leave a stick mode: it calls them moving for 1.6 s
+	stickStill = 2 * time.Second
+
+	// stickGone: from a stream's end to an arming: PX4 notices the loss after 0.6 s, which is a failsafe if it is
+	// armed by then
+	stickGone = time.Second
+
+	// stickIdle: a disarmed vehicle's stream ends this long after the client's last command
+	stickIdle = 5 * time.Second
+
+	// silentClient: after the client's last input or command it is silent
+	silentClient = 3 * time.Second
+
+	// othersPause: how long ours pause after another program's last sticks
+	othersPause = 500 * time.Millisecond
+
+	// undoneIn: a pilot's mode that showed for no longer was undone by our sticks: it shows for 12 to 48 ms
+	// (docs/autopilots.md)
+	undoneIn = 500 * time.Millisecond
 )
 
 // stickPhase is what the stick stream does.
 type stickPhase uint8
 
 const (
-	stickOff    stickPhase = iota // silence
-	stickClient                   // the client's sticks, until they expire
-	stickNobody                   // centred; on PX4 unmoved in a mode that flies without sticks
+	// stickOff: silence
+	stickOff stickPhase = iota
+
+	// stickClient: the client's sticks, until they expire
+	stickClient
+
+	// stickNobody: centred; on PX4 unmoved in a mode that flies without sticks
+	stickNobody
 )
 
 // axes are MANUAL_CONTROL's: x forward, y right, r clockwise, ±1000; z thrust 0 to 1000, 500 holds the height.
@@ -41,38 +65,72 @@ var released = axes{math.MaxInt16, math.MaxInt16, math.MaxInt16, math.MaxInt16}
 
 // stickActs is what the caller is to do for the sticks.
 type stickActs struct {
-	send     bool   // send the axes now
-	release  bool   // send released axes: the receiver gets its sticks back
-	hold     bool   // command a hold: the client fell silent
-	takeover bool   // somebody else took the sticks of a stick mode: end every task
-	notice   string // for the user; "" if there is none
+	// send the axes now
+	send bool
+
+	// release: send released axes: the receiver gets its sticks back
+	release bool
+
+	// hold: command a hold: the client fell silent
+	hold bool
+
+	// takeover: somebody else took the sticks of a stick mode: end every task
+	takeover bool
+
+	// notice: for the user; "" if there is none
+	notice string
 }
 
 // stickHolder is the client that has the sticks, and when it spoke last.
 type stickHolder struct {
-	from      netip.Addr // every other client's input is refused until its sticks expire
-	until     time.Time  // when its sticks expire
-	kind      kind       // how the vehicle flew by sticks when it took them: they mean something else in another kind
-	spoke     time.Time  // its last input or command; zero: its silence means nothing
-	holdAsked time.Time  // when a hold for a silent client was requested last
-	lost      time.Time  // when the link was still lost in its stick mode; zero: it was not, or a notice has said so
+	// from: every other client's input is refused until its sticks expire
+	from netip.Addr
+
+	// until: when its sticks expire
+	until time.Time
+
+	// kind: how the vehicle flew by sticks when it took them: they mean something else in another kind
+	kind kind
+
+	// spoke: its last input or command; zero: its silence means nothing
+	spoke time.Time
+
+	// holdAsked: when a hold for a silent client was requested last
+	holdAsked time.Time
+
+	// lost: when the link was still lost in its stick mode; zero: it was not, or a notice has said so
+	lost time.Time
 }
 
 // sticks is who has the sticks, their latest value, and what is streamed when (docs/design.md,
 // "Who has the sticks"). Its methods are given what happened; take returns what to do.
 type sticks struct {
-	src   sources
-	taken bool // somebody else has the sticks. giveToClient ends that; so does streamForMode, in a mode without sticks
+	src sources
+
+	// taken: somebody else has the sticks. giveToClient ends that; so does streamForMode, in a mode without sticks
+	taken bool
+
 	phase stickPhase
 	axes  axes
-	since time.Time // when the stream began, or ended
-	moved time.Time // when the axes last changed
-	next  time.Time // when the next frame is due
 
-	client     stickHolder
-	switchedTo shownMode // the last mode without sticks that somebody else set, and when
-	streamed   axes      // the axes that went out last
-	acts       stickActs
+	// since: when the stream began, or ended
+	since time.Time
+
+	// moved: when the axes last changed
+	moved time.Time
+
+	// next: when the next frame is due
+	next time.Time
+
+	client stickHolder
+
+	// switchedTo: the last mode without sticks that somebody else set, and when
+	switchedTo shownMode
+
+	// streamed: the axes that went out last
+	streamed axes
+
+	acts stickActs
 }
 
 func (s *sticks) take() stickActs {
@@ -92,7 +150,8 @@ func (s *sticks) toSend(kept bool) axes {
 
 func (s *sticks) set(a axes, now time.Time) {
 	if s.axes != a {
-		s.axes, s.moved = a, now
+		s.axes = a
+		s.moved = now
 	}
 }
 
@@ -109,10 +168,12 @@ func (s *sticks) end(v situation) {
 	if s.phase == stickOff {
 		return
 	}
-	s.phase, s.since = stickOff, v.now
+	s.phase = stickOff
+	s.since = v.now
 	if s.src.live(v.firmware) {
 		s.acts.release = true
-		s.src.hide(v.now.Add(stickEvery + v.trip)) // our own still show in RC_CHANNELS until then
+		// our own still show in RC_CHANNELS until then
+		s.src.hide(v.now.Add(stickEvery + v.trip))
 		return
 	}
 	s.src.hide(v.now.Add(overrideTimeout))
@@ -181,7 +242,8 @@ func (s *sticks) ready(needsStream bool, v situation, arming bool) time.Time {
 // the stream. A receiver in use gets its sticks back.
 func (s *sticks) streamForMode(v situation) {
 	s.client.spoke = v.now
-	s.taken = s.taken && v.mode.flownBySticks() // somebody else's stick mode stays his until the new one shows
+	// somebody else's stick mode stays his until the new one shows
+	s.taken = s.taken && v.mode.flownBySticks()
 	onlyForeign := s.src.foreign(v.now) && v.gcsFailsafe <= 0
 	switch {
 	case s.src.denied(v.view).given() && !onlyForeign:
@@ -203,7 +265,8 @@ func (s *sticks) streamForArming(v situation) {
 
 // giveToClient records that a client's stick mode is in force. The client has the sticks for 3 s.
 func (s *sticks) giveToClient(v situation, client netip.Addr) {
-	s.taken, s.client.spoke = false, v.now
+	s.taken = false
+	s.client.spoke = v.now
 	s.client.from, s.client.until, s.client.kind = client, v.now.Add(silentClient), v.stickKind()
 	s.src.oursFirst = s.src.oursFirst || s.src.transmitterAt.IsZero()
 }
@@ -218,15 +281,20 @@ func (s *sticks) switched(v situation) {
 		s.switchedTo = shownMode{custom: v.custom, at: v.now}
 	case moving && v.now.Sub(s.switchedTo.at) <= undoneIn:
 		_, name := px4.reported(s.switchedTo.custom)
-		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's sticks have ended: 2 s from now a switch will stay in force. With COM_RC_OVERRIDE 0 every switch does", name)
+		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's "+
+			"sticks have ended: 2 s from now a switch will stay in force. With COM_RC_OVERRIDE 0 every switch does",
+			name)
 	}
-	s.set(s.streamed, v.now) // what went out last: a movement that toSend held back never goes out
+
+	// what went out last: a movement that toSend held back never goes out
+	s.set(s.streamed, v.now)
 	s.park(v)
 	switch {
 	case s.src.inUse(v.firmware):
 		s.end(v)
 	case s.phase != stickOff && s.src.live(v.firmware) && v.flying():
-		s.acts.notice = "centred sticks go on, lest the drone sink under a transmitter that nobody holds; moving any switch of the transmitter frees its sticks"
+		s.acts.notice = "centred sticks go on, lest the drone sink under a transmitter that nobody holds; moving " +
+			"any switch of the transmitter frees its sticks"
 	}
 }
 
@@ -240,7 +308,8 @@ func (s *sticks) hearForeign(v situation) {
 	s.src.hide(v.now.Add(overrideTimeout))
 	if s.phase != stickOff && !s.taken {
 		s.taken, s.acts.takeover = true, v.mode.flownBySticks()
-		s.acts.notice = "another program moves the sticks of this vehicle: the client's sticks have ended; set the mode again to take the sticks back"
+		s.acts.notice = "another program moves the sticks of this vehicle: the client's sticks have ended; set the " +
+			"mode again to take the sticks back"
 	}
 	s.park(v)
 	if s.src.inUse(v.firmware) {
@@ -255,10 +324,12 @@ func (s *sticks) hearChannels(v situation, c channels) {
 	case v.firmware == px4:
 		s.src.hearTransmitter(v.now)
 	case v.firmware.ardupilot() && s.src.switchMoves(c, v.now) && s.phase != stickOff:
-		s.src.receiver = max(s.src.receiver, receiverIdle) // it may have come on under our stream
+		// it may have come on under our stream
+		s.src.receiver = max(s.src.receiver, receiverIdle)
 		s.taken, s.acts.takeover = true, s.flies(v)
 		s.end(v)
-		s.acts.notice = "a switch of the transmitter moved: the pilot has the sticks; set the mode again to take them back"
+		s.acts.notice = "a switch of the transmitter moved: the pilot has the sticks; set the mode again to take " +
+			"them back"
 	}
 }
 
@@ -268,7 +339,8 @@ func (s *sticks) hearReceiver(v situation, live bool, throttle uint16) {
 	if s.phase != stickOff || v.now.Before(s.src.validFrom) {
 		return
 	}
-	s.src.known, s.src.receiver = true, receiverNone
+	s.src.known = true
+	s.src.receiver = receiverNone
 	if live {
 		s.src.hearTransmitter(v.now)
 		s.src.receiver = receiverIdle
@@ -290,7 +362,8 @@ func (s *sticks) input(v situation, a axes, from netip.Addr, timeout time.Durati
 	s.begin(stickClient, v)
 	s.set(a, v.now)
 	s.client.from, s.client.until, s.client.kind = from, v.now.Add(timeout), v.stickKind()
-	s.client.spoke, s.next = v.now, v.now.Add(stickEvery)
+	s.client.spoke = v.now
+	s.next = v.now.Add(stickEvery)
 	s.acts.send = true
 }
 
@@ -316,14 +389,18 @@ func (s *sticks) tick(v situation) (next time.Time) {
 	}
 	askedHold := s.client.holdAsked.After(s.client.spoke)
 	switch {
-	case !v.online && v.mode.flownBySticks(): // when the link is back somebody else may fly
-		s.client.spoke, s.client.lost = time.Time{}, v.now
-	case v.busy && !askedHold: // with a command under way no client is silent; after askedHold it may be our hold
+	case !v.online && v.mode.flownBySticks():
+		// when the link is back somebody else may fly
+		s.client.spoke = time.Time{}
+		s.client.lost = v.now
+	case v.busy && !askedHold:
+		// with a command under way no client is silent; after askedHold it may be our hold
 		s.client.spoke = v.now
 	}
 	if s.phase == stickClient && s.otherKind(v) {
 		s.client.until = v.now
-		s.acts.notice = fmt.Sprintf("the vehicle has gone over to %s, where sticks mean something else: the client's sticks have ended; set the mode again to take them back", kindNames[v.stickKind()])
+		s.acts.notice = fmt.Sprintf("the vehicle has gone over to %s, where sticks mean something else: the "+
+			"client's sticks have ended; set the mode again to take them back", kindNames[v.stickKind()])
 	}
 	if s.phase != stickClient || !v.now.Before(s.client.until) {
 		s.park(v)
@@ -335,11 +412,13 @@ func (s *sticks) tick(v situation) (next time.Time) {
 		return time.Time{}
 	}
 	if s.silent(v) && v.now.Sub(s.client.holdAsked) >= ownAgain {
-		s.client.holdAsked, s.acts.hold = v.now, true
+		s.client.holdAsked = v.now
+		s.acts.hold = true
 	}
 	if s.driftsSinceOutage(v) {
 		s.client.lost = time.Time{}
-		s.acts.notice = fmt.Sprintf("the link to the autopilot was lost in %s mode: nobody has the sticks, the drone drifts, "+
+		s.acts.notice = fmt.Sprintf("the link to the autopilot was lost in %s mode: nobody has the sticks, the "+
+			"drone drifts, "+
 			"and mavrest does not hold it; set a mode (hold), or send sticks", v.mode)
 	}
 	if !v.now.Before(s.next) {
@@ -353,7 +432,7 @@ func (s *sticks) tick(v situation) (next time.Time) {
 // receiver is in use; it is live and a mode without sticks was set here; the vehicle is disarmed and
 // the client silent for stickIdle. It may end offline too: perhaps only we hear nothing.
 func (s *sticks) mayEnd(v situation) bool {
-	toReceiver := s.src.inUse(v.firmware) || s.src.live(v.firmware) && !v.shown().flownBySticks() && !s.taken
+	toReceiver := s.src.inUse(v.firmware) || (s.src.live(v.firmware) && !v.shown().flownBySticks() && !s.taken)
 	idle := !v.armed && v.now.Sub(s.client.spoke) >= stickIdle
 	return !v.entering && (toReceiver || idle)
 }
@@ -418,66 +497,129 @@ func (s *sticks) stop(v situation) {
 
 // Times and limits of other sticks than ours (docs/design.md, "Who has the sticks").
 const (
-	overrideTimeout = 3500 * time.Millisecond // until ArduPilot has forgotten sticks that were not released
-	othersFor       = 3 * time.Second         // after their last frame somebody else's sticks count for this long
-	switchesIn      = 3 * time.Second         // after channels 5 to 16 first had values they may still jump by themselves
-	idleBelow       = 1350                    // µs of RC_CHANNELS 3 (throttle); up to this the receiver counts as idle
-	switchJump      = 100                     // µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts
+	// overrideTimeout: until ArduPilot has forgotten sticks that were not released
+	overrideTimeout = 3500 * time.Millisecond
+
+	// othersFor: after their last frame somebody else's sticks count for this long
+	othersFor = 3 * time.Second
+
+	// switchesIn: after channels 5 to 16 first had values they may still jump by themselves
+	switchesIn = 3 * time.Second
+
+	// idleBelow: µs of RC_CHANNELS 3 (throttle); up to this the receiver counts as idle
+	idleBelow = 1350
+
+	// switchJump: µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts
+	switchJump = 100
 )
 
 // receiverState is what is known of the vehicle's own RC receiver.
 type receiverState uint8
 
 const (
-	receiverNone  receiverState = iota // never there, lost or unknown
-	receiverIdle                       // live, its throttle low
-	receiverInUse                      // live, and somebody flies by it
+	// receiverNone: never there, lost or unknown
+	receiverNone receiverState = iota
+
+	// receiverIdle: live, its throttle low
+	receiverIdle
+
+	// receiverInUse: live, and somebody flies by it
+	receiverInUse
 )
 
 // sources is what is known of who else may move the sticks. SYS_STATUS shows the receiver only
 // while no stream of ours runs.
 type sources struct {
-	validFrom time.Time // from when on SYS_STATUS shows the receiver: an earlier stream hides it until then
-	receiver  receiverState
-	known     bool // the receiver's state was heard
+	// validFrom: from when on SYS_STATUS shows the receiver: an earlier stream hides it until then
+	validFrom time.Time
 
-	oursFirst     bool      // PX4 accepted a stick mode with our stream before a transmitter was heard
-	heardInFlight bool      // a transmitter was heard since the arming; while disarmed: it is heard now
-	transmitterAt time.Time // when a transmitter was heard last; PX4 sends RC_CHANNELS only while it hears one
-	foreignAt     time.Time // when another program's sticks came last
+	receiver receiverState
 
-	channels      channels  // the last RC_CHANNELS
-	switchesSince time.Time // when channels 5 to 16 first had values
+	// known: the receiver's state was heard
+	known bool
+
+	// oursFirst: PX4 accepted a stick mode with our stream before a transmitter was heard
+	oursFirst bool
+
+	// heardInFlight: a transmitter was heard since the arming; while disarmed: it is heard now
+	heardInFlight bool
+
+	// transmitterAt: when a transmitter was heard last; PX4 sends RC_CHANNELS only while it hears one
+	transmitterAt time.Time
+
+	// foreignAt: when another program's sticks came last
+	foreignAt time.Time
+
+	// channels: the last RC_CHANNELS
+	channels channels
+
+	// switchesSince: when channels 5 to 16 first had values
+	switchesSince time.Time
 }
 
 // reason is why sticks do not act, or what their user must know. It is a value: its words are made when
 // somebody reads them. The zero value is no reason.
 type reason struct {
-	kind    reasonKind
-	param   string // the parameter's name
-	value   float64
-	version firmwareVersion // PX4's; the advice depends on it
+	kind reasonKind
+
+	// param: the parameter's name
+	param string
+
+	value float64
+
+	// version: PX4's; the advice depends on it
+	version firmwareVersion
 }
 
 type reasonKind uint8
 
 const (
-	noReason         reasonKind = iota
-	otherProgram                // another program moves ArduPilot's sticks
-	groundFailsafe              // ArduPilot takes our sticks for a ground station's heartbeat
-	onlyTransmitter             // PX4 obeys only a transmitter
-	transmitterWasOn            // PX4 heard a transmitter in this flight
-	transmitterFirst            // PX4 heard a transmitter before our sticks
-	transmitterOn               // PX4 hears a transmitter, which comes first
-	nobodyBefore17              // nobody's sticks act on a PX4 before 1.17
-	nobody                      // nobody's sticks act
-	deafAlways                  // PX4 ignores a transmitter
-	deafWhileSent               // PX4 ignores a transmitter while our sticks come
-	deafUntilRestart            // PX4 ignores a transmitter until it restarts
-	switchNotLive               // a pilot's switch that our sticks undo does not show
-	kindNotSaid                 // PX4 is a MAV_TYPE_GENERIC
-	switchUnseen                // a pilot's switch that our sticks undo may not show on a line so slow
-	landsOnWing                 // a VTOL of PX4 lands on its wing as a plane
+	noReason reasonKind = iota
+
+	// otherProgram: another program moves ArduPilot's sticks
+	otherProgram
+
+	// groundFailsafe: ArduPilot takes our sticks for a ground station's heartbeat
+	groundFailsafe
+
+	// onlyTransmitter: PX4 obeys only a transmitter
+	onlyTransmitter
+
+	// transmitterWasOn: PX4 heard a transmitter in this flight
+	transmitterWasOn
+
+	// transmitterFirst: PX4 heard a transmitter before our sticks
+	transmitterFirst
+
+	// transmitterOn: PX4 hears a transmitter, which comes first
+	transmitterOn
+
+	// nobodyBefore17: nobody's sticks act on a PX4 before 1.17
+	nobodyBefore17
+
+	// nobody: nobody's sticks act
+	nobody
+
+	// deafAlways: PX4 ignores a transmitter
+	deafAlways
+
+	// deafWhileSent: PX4 ignores a transmitter while our sticks come
+	deafWhileSent
+
+	// deafUntilRestart: PX4 ignores a transmitter until it restarts
+	deafUntilRestart
+
+	// switchNotLive: a pilot's switch that our sticks undo does not show
+	switchNotLive
+
+	// kindNotSaid: PX4 is a MAV_TYPE_GENERIC
+	kindNotSaid
+
+	// switchUnseen: a pilot's switch that our sticks undo may not show on a line so slow
+	switchUnseen
+
+	// landsOnWing: a VTOL of PX4 lands on its wing as a plane
+	landsOnWing
 )
 
 func (r reason) given() bool { return r.kind != noReason }
@@ -498,17 +640,21 @@ func (r reason) String() string {
 	case otherProgram:
 		return "another program moves the sticks of this vehicle"
 	case groundFailsafe:
-		return is + ": the autopilot takes these sticks for a ground station's heartbeat; set it to 0, or start mavrest with -gcs if there is no other ground station"
+		return is + ": the autopilot takes these sticks for a ground station's heartbeat; set it to 0, or start " +
+			"mavrest with -gcs if there is no other ground station"
 	case onlyTransmitter:
 		return is + ": PX4 obeys only a transmitter's sticks; " + r.rcInAdvice()
 	case transmitterWasOn:
-		return is + ", and a transmitter was on in this flight: these sticks would take the drone and the kill switch from the pilot; to fly by these sticks, land, switch the transmitter off and disarm"
+		return is + ", and a transmitter was on in this flight: these sticks would take the drone and the kill " +
+			"switch from the pilot; to fly by these sticks, land, switch the transmitter off and disarm"
 	case transmitterFirst:
-		return is + ", and the transmitter has the sticks; to fly by these sticks, land, switch the transmitter off and restart PX4"
+		return is + ", and the transmitter has the sticks; to fly by these sticks, land, switch the transmitter " +
+			"off and restart PX4"
 	case transmitterOn:
 		return is + ", and the transmitter has the sticks; to fly by these sticks, land and switch the transmitter off"
 	case nobodyBefore17:
-		return is + fmt.Sprintf(" on PX4 %s: before PX4 1.17 nobody's sticks act then, nor a transmitter's kill switch; %s", cmp.Or(r.version.String(), "of unknown version"), r.rcInAdvice())
+		return is + fmt.Sprintf(" on PX4 %s: before PX4 1.17 nobody's sticks act then, nor a transmitter's kill "+
+			"switch; %s", cmp.Or(r.version.String(), "of unknown version"), r.rcInAdvice())
 	case nobody:
 		return is + ": nobody's sticks act, nor a transmitter's kill switch; " + r.rcInAdvice()
 	case deafAlways:
@@ -520,11 +666,14 @@ func (r reason) String() string {
 	case kindNotSaid:
 		return "this PX4 does not say what kind of vehicle it is: mavrest takes it for a multicopter"
 	case landsOnWing:
-		return is + ": on its wing this VTOL lands as a plane does, on its belly, up to a circle's width from where it was told to; a return, or a transition before, lands it in hover. With 1 each landing does"
+		return is + ": on its wing this VTOL lands as a plane does, on its belly, up to a circle's width from " +
+			"where it was told to; a return, or a transition before, lands it in hover. With 1 each landing does"
 	case switchNotLive:
-		return "this PX4 does not report its mode live: a pilot's switch that the client's moving sticks undo does not show; set COM_RC_OVERRIDE to 0"
+		return "this PX4 does not report its mode live: a pilot's switch that the client's moving sticks undo does " +
+			"not show; set COM_RC_OVERRIDE to 0"
 	case switchUnseen:
-		return fmt.Sprintf("at %.0f baud the client's moving sticks can undo a pilot's switch without mavrest noticing: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", r.value)
+		return fmt.Sprintf("at %.0f baud the client's moving sticks can undo a pilot's switch without mavrest "+
+			"noticing: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", r.value)
 	}
 	return ""
 }
@@ -532,14 +681,16 @@ func (r reason) String() string {
 // rcInAdvice says what to set COM_RC_IN_MODE to on this version of PX4.
 func (r reason) rcInAdvice() string {
 	if r.version >= px4SourceOrder {
-		return "set it to 5 to let a transmitter come first and POST input act while it is off, or to 1 for a drone without a transmitter"
+		return "set it to 5 to let a transmitter come first and POST input act while it is off, or to 1 for a " +
+			"drone without a transmitter"
 	}
 	return "set it to 0 for a drone with a transmitter (POST input is refused then), or to 1 for one without"
 }
 
 // denied is why our sticks can't act; no reason if they can.
 func (s *sources) denied(v view) reason {
-	rcIn, noSticks := v.rcIn(), v.noSticks()
+	rcIn := v.rcIn()
+	noSticks := v.noSticks()
 	switch {
 	case s.foreign(v.now):
 		return reason{kind: otherProgram}
@@ -553,7 +704,8 @@ func (s *sources) denied(v view) reason {
 		return v.aboutRcIn(onlyTransmitter)
 	case rcIn == 2 && s.heardInFlight:
 		return v.aboutRcIn(transmitterWasOn)
-	case rcIn == 3 && !s.oursFirst && !s.transmitterAt.IsZero(): // until PX4 restarts
+	case rcIn == 3 && !s.oursFirst && !s.transmitterAt.IsZero():
+		// until PX4 restarts
 		return v.aboutRcIn(transmitterFirst)
 	case (rcIn == 5 || rcIn == 7) && s.transmits(v.now):
 		return v.aboutRcIn(transmitterOn)
@@ -608,7 +760,10 @@ func (v view) movementOverrides() bool {
 // hide records that our sticks or another program's may hide the receiver until a time.
 func (s *sources) hide(until time.Time) { s.validFrom = later(s.validFrom, until) }
 
-func (s *sources) hearTransmitter(now time.Time) { s.transmitterAt, s.heardInFlight = now, true }
+func (s *sources) hearTransmitter(now time.Time) {
+	s.transmitterAt = now
+	s.heardInFlight = true
+}
 
 // deafUntil says, by COM_RC_IN_MODE, how long PX4 ignores a transmitter once our sticks have come.
 var deafUntil = map[float64]reasonKind{
@@ -635,7 +790,7 @@ func (s *sources) switchMoves(c channels, now time.Time) (moves bool) {
 			s.switchesSince = now
 		}
 		jump := max(c[i], s.channels[i]) - min(c[i], s.channels[i])
-		moves = moves || plausible(s.channels[i]) && jump > switchJump
+		moves = moves || (plausible(s.channels[i]) && jump > switchJump)
 	}
 	s.channels = c
 	return moves && now.Sub(s.switchesSince) > switchesIn
@@ -662,7 +817,8 @@ func (d *drone) act() stickActs {
 	}
 	if acts.release {
 		o := d.outgoing(released)
-		for range 3 { // there is no ack
+		// there is no ack
+		for range 3 {
 			d.link.sendAs(o.system, o.component, o.msg)
 		}
 	}
@@ -720,9 +876,13 @@ func (d *drone) warnOnce(why reason) {
 // hearReceiver takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. While
 // a fresh RC_CHANNELS is from before validFrom it may show our own throttle: nothing is taken then.
 func (d *drone) hearReceiver(now time.Time) {
-	tel, throttle, mayBeOurs := &d.tel, uint16(math.MaxUint16), false // an unknown throttle counts as raised
+	tel := &d.tel
+	throttle := uint16(math.MaxUint16)
+	// an unknown throttle counts as raised
+	mayBeOurs := false
 	if tel.rc.within(freshFor, now) {
-		throttle, mayBeOurs = tel.rc.channel[2], !tel.rc.at.After(d.sticks.src.validFrom)
+		throttle = tel.rc.channel[2]
+		mayBeOurs = !tel.rc.at.After(d.sticks.src.validFrom)
 	}
 	if tel.health.received() && !mayBeOurs {
 		d.sticks.hearReceiver(d.situation(now), tel.health.receiverLive(), throttle)
@@ -734,7 +894,9 @@ type stickInput struct {
 	roll, pitch, yaw float64
 	throttle         *float64
 	timeout          time.Duration
-	from             netip.Addr // the client
+
+	// from: the client
+	from netip.Addr
 }
 
 // axes are the sticks in MANUAL_CONTROL's units; z is the throttle if none was given.
@@ -756,28 +918,37 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	if err := d.able(); err != nil {
 		return 0, err
 	}
-	v, t := d.situation(time.Now()), d.cmd.current()
+	v := d.situation(time.Now())
+	t := d.cmd.current()
 	if err := v.readOnly(); err != nil {
 		return 0, err
 	}
-	inStickMode, held, denied := v.mode.flownBySticks(), d.sticks.held(v), d.sticks.src.denied(v.view)
+	inStickMode := v.mode.flownBySticks()
+	held := d.sticks.held(v)
+	denied := d.sticks.src.denied(v.view)
 	switch {
 	case t != nil && t.doing.setMode:
 		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
-	case denied.given(): // setting a mode would not help
+	case denied.given():
+		// setting a mode would not help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case d.sticks.taken && (inStickMode || d.machine.commanded == nil): // with a mode set here: the next case
-		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode %s; set %s here to take the sticks", v.mode, v.stickModes())
+	case d.sticks.taken && (inStickMode || d.machine.commanded == nil):
+		// with a mode set here: the next case
+		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in "+
+			"mode %s; set %s here to take the sticks", v.mode, v.stickModes())
 	case !inStickMode:
 		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set %s first", v.mode, v.stickModes())
 	case held.IsValid() && held != in.from:
 		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)
 	case !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline()):
-		return 0, refuse(codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in a few seconds")
+		return 0, refuse(codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again "+
+			"in a few seconds")
 	case v.stickKind() == kindUnknown:
-		return 0, refuse(codeWrongMode, "input: this VTOL does not report now whether it hovers or is on its wing, where sticks mean something else")
+		return 0, refuse(codeWrongMode, "input: this VTOL does not report now whether it hovers or is on its wing, "+
+			"where sticks mean something else")
 	case d.sticks.otherKind(v):
-		return 0, refuse(codeWrongMode, "input: the vehicle has gone over to %s, where sticks mean something else; set the mode again to take them", kindNames[v.stickKind()])
+		return 0, refuse(codeWrongMode, "input: the vehicle has gone over to %s, where sticks mean something else; "+
+			"set the mode again to take them", kindNames[v.stickKind()])
 	case in.throttle == nil && v.mode == ModeManual && !v.drives():
 		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
 	}

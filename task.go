@@ -13,10 +13,17 @@ import (
 
 // Times of a plan (docs/design.md, rule 5 and "The newest request wins").
 const (
-	answerWait = 1500 * time.Millisecond // how long a step waits for its report, and a plan for HOME_POSITION
-	urgentWait = 100 * time.Millisecond  // an urgent request's first step waits no longer: it goes without a report
-	urgentKept = 500 * time.Millisecond  // the same, while a number is kept
-	dueAtOnce  = 10 * time.Millisecond   // a first step due within this time of its request is due at once
+	// answerWait: how long a step waits for its report, and a plan for HOME_POSITION
+	answerWait = 1500 * time.Millisecond
+
+	// urgentWait: an urgent request's first step waits no longer: it goes without a report
+	urgentWait = 100 * time.Millisecond
+
+	// urgentKept: the same, while a number is kept
+	urgentKept = 500 * time.Millisecond
+
+	// dueAtOnce: a first step due within this time of its request is due at once
+	dueAtOnce = 10 * time.Millisecond
 )
 
 // commander knows whose turn it is, sends a task's steps and waits until the vehicle shows
@@ -25,14 +32,27 @@ type commander struct {
 	acks    *acks
 	machine *machine
 	reports reports
-	bell    bell // rings when something came that a task may wait for
 
-	tasks       []*task    // in the order in which they came; the first one is under way
-	manoeuvre   *manoeuvre // of the last accepted plan that set a mode, even if complete; nil: none, or ended
-	clientActed bool       // a client's step or sticks were accepted since the last takeover or disarming
-	away        bool       // the port was down when poll last requested HEARTBEAT
-	awayAt      time.Time  // when the port was last found down: no report from before that counts
-	stopped     bool       // the program ends
+	// bell: rings when something came that a task may wait for
+	bell bell
+
+	// tasks: in the order in which they came; the first one is under way
+	tasks []*task
+
+	// manoeuvre: of the last accepted plan that set a mode, even if complete; nil: none, or ended
+	manoeuvre *manoeuvre
+
+	// clientActed: a client's step or sticks were accepted since the last takeover or disarming
+	clientActed bool
+
+	// away: the port was down when poll last requested HEARTBEAT
+	away bool
+
+	// awayAt: when the port was last found down: no report from before that counts
+	awayAt time.Time
+
+	// stopped: the program ends
+	stopped bool
 }
 
 // answer is the result of an accepted request: the MAV_CMD number of the last command
@@ -49,18 +69,35 @@ type answer struct {
 type task struct {
 	commander *commander
 	request   request
-	doing     request // see below
-	plan      plan
-	askedAt   time.Time  // when a client asked for it; zero: mavrest itself did
-	firstLeg  *manoeuvre // for a landing's second leg: the manoeuvre that it continues; nil for any other task
 
-	was      report     // the last report when its turn came
-	previous *manoeuvre // the manoeuvre when its turn came; nil: there was none
+	// doing: see below
+	doing request
 
-	command *command      // the command that went out last; nil: no command did
-	answer  answer        // what was accepted so far
-	armed   bool          // it sent an ARM to a disarmed vehicle, which did not refuse it
-	endedBy *commandError // a newer command, a takeover, a disarming, the program's end; nil: nothing
+	plan plan
+
+	// askedAt: when a client asked for it; zero: mavrest itself did
+	askedAt time.Time
+
+	// firstLeg: for a landing's second leg: the manoeuvre that it continues; nil for any other task
+	firstLeg *manoeuvre
+
+	// was: the last report when its turn came
+	was report
+
+	// previous: the manoeuvre when its turn came; nil: there was none
+	previous *manoeuvre
+
+	// command: the command that went out last; nil: no command did
+	command *command
+
+	// answer: what was accepted so far
+	answer answer
+
+	// armed: it sent an ARM to a disarmed vehicle, which did not refuse it
+	armed bool
+
+	// endedBy: a newer command, a takeover, a disarming, the program's end; nil: nothing
+	endedBy *commandError
 }
 
 // newTask is a client's task or, where askedAt is zero, mavrest's own.
@@ -228,9 +265,11 @@ func (b *bell) ring() {
 // everything again after it has waited; whatever is given none sees nothing change while it runs. Only
 // drone.changeMayWait makes one (CONTRIBUTING.md, "The mutex").
 type waiter struct {
-	mu     *sync.Mutex
-	bell   *bell
-	settle func() // drone.settle
+	mu   *sync.Mutex
+	bell *bell
+
+	// settle: drone.settle
+	settle func()
 }
 
 // pause waits until the bell rings or the time is over. Only follow calls it.
@@ -239,7 +278,8 @@ func (w waiter) pause(until time.Time) {
 		w.bell.rings = make(chan struct{})
 	}
 	rings := w.bell.rings
-	w.settle() // this may ring
+	// this may ring
+	w.settle()
 	w.mu.Unlock()
 	defer w.mu.Lock()
 	select {
@@ -349,16 +389,20 @@ func (t *task) transact(w waiter, s *step) error {
 
 // sendCopy sends a copy.
 func (t *task) sendCopy(x *command) {
-	c, s := t.commander, x.step
-	if c.acks.send(x) != nil { // the port is away or its queue full: this copy is left out
+	c := t.commander
+	s := x.step
+	// the port is away or its queue full: this copy is left out
+	if c.acks.send(x) != nil {
 		return
 	}
 	t.command = x
-	t.armed = t.armed || s.arms() && !c.machine.report.armed
+	t.armed = t.armed || (s.arms() && !c.machine.report.armed)
 	if s.to != nil {
 		c.machine.claim(s.to, time.Now())
-		if c.manoeuvre != t.firstLeg { // a second leg does not end the manoeuvre that it continues
-			c.endManoeuvre(errSuperseded) // an older task's, even if this step fails: t's own has not begun
+		// a second leg does not end the manoeuvre that it continues
+		if c.manoeuvre != t.firstLeg {
+			// an older task's, even if this step fails: t's own has not begun
+			c.endManoeuvre(errSuperseded)
 		}
 	}
 }
@@ -369,15 +413,18 @@ func (t *task) failure(x *command, why move) error {
 	name := commandName(x.step)
 	if x.refusal != nil {
 		t.commander.machine.refused(x.step.to)
-		t.armed = t.armed && !x.step.arms() // a later arming is somebody else's
+		// a later arming is somebody else's
+		t.armed = t.armed && !x.step.arms()
 	}
 	switch why {
-	case notObeying: // the takeover is the answer, not the refusal
+	case notObeying:
+		// the takeover is the answer, not the refusal
 		return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", name)
 	case refused:
 		return x.refused()
 	case notShown:
-		return refuse(codeNoAck, "%s was acknowledged, but the vehicle never reported it; read the status to see whether it happened", name)
+		return refuse(codeNoAck, "%s was acknowledged, but the vehicle never reported it; read the status to see "+
+			"whether it happened", name)
 	}
 	return refuse(codeNoAck, "%s was sent and never acknowledged; read the status to see whether it happened", name)
 }
@@ -386,7 +433,8 @@ func (t *task) failure(x *command, why move) error {
 // continues the manoeuvre of the first: clients that wait for it wait on.
 func (c *commander) replace(t *task) {
 	if t.firstLeg != nil {
-		t.firstLeg.plan, t.answer.manoeuvre = t.plan, t.firstLeg
+		t.firstLeg.plan = t.plan
+		t.answer.manoeuvre = t.firstLeg
 		return
 	}
 	t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
@@ -447,10 +495,13 @@ func (d *drone) doOwn(w waiter, r request, firstLeg *manoeuvre) error {
 // perform takes a task from its arrival to its answer.
 func (d *drone) perform(w waiter, t *task) error {
 	err := d.inQueue(w, t)
-	if e, ok := err.(*commandError); ok && e.step != nil && !t.askedAt.IsZero() { // only a client reads reasons
+	// only a client reads reasons
+	if e, ok := err.(*commandError); ok && e.step != nil && !t.askedAt.IsZero() {
 		err = d.reasons(w, t, e)
 	}
-	if code(err) == codeSuperseded { // clients that repeat at once would supersede each other for ever
+
+	// clients that repeat at once would supersede each other for ever
+	if code(err) == codeSuperseded {
 		w.wait(time.Now().Add(giveUp), func() bool { return len(d.cmd.tasks) == 0 || d.cmd.stopped })
 	}
 	return d.leftBehind(t, err)
@@ -476,7 +527,8 @@ func (d *drone) makePlan(t *task) (err error) {
 		return nil
 	}
 	err = d.able()
-	if t.askedAt.IsZero() && err == errStopping { // mavrest's own may go out while the program ends
+	// mavrest's own may go out while the program ends
+	if t.askedAt.IsZero() && err == errStopping {
 		err = nil
 	}
 	if err == nil && t.request.setMode && d.firmware() == plane && !d.tel.landed.received() {
@@ -499,7 +551,8 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 	}
 	d.cmd.join(t, d.view(time.Now()))
 	t.follow(w, func(now time.Time) decision {
-		return until(now.Add(giveUp), t == d.cmd.current(), now) // it waits without an end
+		// it waits without an end
+		return until(now.Add(giveUp), t == d.cmd.current(), now)
 	}, nil)
 	if err := t.mustStop(); err != nil {
 		return err
@@ -507,7 +560,8 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 	if err := d.awaitClear(w, t); err != nil {
 		return err
 	}
-	t.was, t.previous = d.machine.report, d.cmd.manoeuvre
+	t.was = d.machine.report
+	t.previous = d.cmd.manoeuvre
 	if err := d.restSticks(w, t); err != nil {
 		return err
 	}
@@ -549,7 +603,8 @@ func (v view) tooLow(what string) error {
 	if v.landed == onGround {
 		is = "on it"
 	}
-	return refuse(codeRefused, "%s: the drone must once have been %g m above the ground before it flies to a place, and is %s; "+
+	return refuse(codeRefused, "%s: the drone must once have been %g m above the ground before it flies to a "+
+		"place, and is %s; "+
 		"take off, or climb, first", what, v.clearAt(), is)
 }
 
@@ -568,7 +623,8 @@ func (d *drone) carryOut(w waiter, t *task) error {
 		}
 	}
 	t.answer.mode = d.machine.mode
-	if t.answer.manoeuvre == nil { // it only armed or disarmed: a wait for it ends at once, no status shows it
+	// it only armed or disarmed: a wait for it ends at once, no status shows it
+	if t.answer.manoeuvre == nil {
 		t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
 	}
 	return nil
@@ -580,7 +636,8 @@ func (d *drone) doStep(w waiter, t *task, s *step, lastStep bool) error {
 	if err := d.send(w, t, s); err != nil {
 		return err
 	}
-	goal, last := t.plan.goal(), d.machine.report
+	goal := t.plan.goal()
+	last := d.machine.report
 	goalShown := goal == nil || last.custom == goal.number || goal.atEnd(last)
 	if t.takenOver() && !(lastStep && goalShown) {
 		return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
@@ -593,7 +650,8 @@ func (d *drone) doStep(w waiter, t *task, s *step, lastStep bool) error {
 func (d *drone) send(w waiter, t *task, s *step) error {
 	for due := (time.Time{}); ; {
 		t.follow(w, func(now time.Time) decision { return until(d.ready(s), false, now) }, nil)
-		if due.IsZero() { // the second try keeps this time: the step does not wait for another 1.5 s
+		// the second try keeps this time: the step does not wait for another 1.5 s
+		if due.IsZero() {
 			due = time.Now()
 		}
 		if err := d.reportBefore(w, t, s, due); err != nil {
@@ -612,8 +670,11 @@ func (d *drone) send(w waiter, t *task, s *step) error {
 
 // reportBefore waits for the report that step s must follow (rule 5); due is when s could first go.
 func (d *drone) reportBefore(w waiter, t *task, s *step, due time.Time) error {
-	c, x := d.cmd, t.departure(s, due)
-	end := t.follow(w, func(now time.Time) decision { return x.decide(&c.reports, c.awayAt, d.view(now).isClear(), now) }, func(move) {
+	c := d.cmd
+	x := t.departure(s, due)
+	end := t.follow(w, func(now time.Time) decision {
+		return x.decide(&c.reports, c.awayAt, d.view(now).isClear(), now)
+	}, func(move) {
 		x.asked = true
 		c.askForReport(time.Now())
 	})
@@ -633,7 +694,8 @@ func (d *drone) reportBefore(w waiter, t *task, s *step, due time.Time) error {
 // ready is when a step may go out: its sticks were streamed for long enough, the last mode change
 // is long enough ago, and no late ack of an earlier command can answer it.
 func (d *drone) ready(s *step) time.Time {
-	at, acks := d.sticks.ready(s.needsStream(), d.situation(time.Now()), s.arms()), d.cmd.acks
+	at := d.sticks.ready(s.needsStream(), d.situation(time.Now()), s.arms())
+	acks := d.cmd.acks
 	if s.to != nil {
 		at = later(at, acks.modeFrom)
 	}
@@ -647,7 +709,7 @@ func (d *drone) ready(s *step) time.Time {
 func (d *drone) accepted(t *task, s *step) {
 	c := d.cmd
 	t.answer.command = uint16(s.cmd)
-	c.clientActed = c.clientActed || !t.askedAt.IsZero() && t.endedBy == nil
+	c.clientActed = c.clientActed || (!t.askedAt.IsZero() && t.endedBy == nil)
 	if s.to == nil {
 		return
 	}
@@ -665,29 +727,36 @@ func (d *drone) conclude(w waiter, t *task, err error) {
 		d.sticks.giveToClient(d.situation(time.Now()), t.request.from)
 	case vehicleFailed(err) && t.armed && d.onGround():
 		disarm := d.firmware().armDisarm(false)
-		t.doing = request{arm: new(bool)} // arm: false
+		// arm: false
+		t.doing = request{arm: new(bool)}
 		if failed := d.send(w, t, &disarm); failed != nil {
 			d.log.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
 		}
 	}
 	if m := t.answer.manoeuvre; err != nil && m != nil {
-		m.anyHeading = true // the goto was accepted, its heading was not
+		// the goto was accepted, its heading was not
+		m.anyHeading = true
 	}
-	d.targetAsked = time.Time{} // request the target at once: is it the place of this plan?
+
+	// request the target at once: is it the place of this plan?
+	d.targetAsked = time.Time{}
 }
 
 // leftBehind adds to a failed plan's error what the plan had changed: that is not taken back (rule 7).
 func (d *drone) leftBehind(t *task, err error) error {
 	e, ok := err.(*commandError)
-	if !ok || t.endedBy != nil { // the error of an ended task says already what was sent
+	// the error of an ended task says already what was sent
+	if !ok || t.endedBy != nil {
 		return err
 	}
-	last, full := d.machine.report, *e
+	last := d.machine.report
+	full := *e
 	endedOther := t.previous != nil && t.previous.why == errSuperseded
 	changed := t.answer.command != 0 && (last.custom != t.was.custom || last.armed != t.was.armed)
 	switch {
 	case endedOther:
-		full.text += "; mavrest gave up the " + t.previous.request.name() + " before it, which the autopilot may still fly"
+		full.text += "; mavrest gave up the " + t.previous.request.name() + " before it, which the autopilot may " +
+			"still fly"
 	case !changed:
 		return err
 	}
@@ -724,7 +793,7 @@ func (d *drone) restSticks(w waiter, t *task) error {
 // heights above the sea, and another program may have moved home or ended its stream. Without an
 // answer home is unknown, and a report must show that the line is not the reason.
 func (d *drone) askHome(w waiter, t *task) error {
-	if d.firmware() != px4 || t.request.mode != ModeTakeoff && t.request.altitude == nil {
+	if d.firmware() != px4 || (t.request.mode != ModeTakeoff && t.request.altitude == nil) {
 		return nil
 	}
 	asked := time.Now()
@@ -740,7 +809,8 @@ func (d *drone) askHome(w waiter, t *task) error {
 // prepare provides what a plan needs before its first step: the receiver's state, the parameter
 // that can forbid our sticks, and the stick stream.
 func (d *drone) prepare(w waiter, t *task) error {
-	sticks, arms := &d.sticks, t.request.arms()
+	sticks := &d.sticks
+	arms := t.request.arms()
 	armsInStickMode := arms && !t.request.setMode && d.machine.report.mode.flownBySticks()
 	// ArduPilot without a receiver arms only while sticks are streamed.
 	mayArmOnStream := arms && d.firmware().ardupilot() && !d.machine.report.armed
@@ -750,7 +820,9 @@ func (d *drone) prepare(w waiter, t *task) error {
 			return err
 		}
 		name := stickParams[d.firmware()]
-		err := t.ask(w, copyEvery, time.Now().Add(2*copyEvery), func() { d.params.ask(name) }, func() bool { return d.params.known(name) })
+		request := func() { d.params.ask(name) }
+		came := func() bool { return d.params.known(name) }
+		err := t.ask(w, copyEvery, time.Now().Add(2*copyEvery), request, came)
 		if err != nil {
 			return err
 		}
@@ -783,11 +855,14 @@ func (d *drone) onGround() bool { return d.tel.landedNow(time.Now()) == onGround
 
 // watch looks at the manoeuvre, starts the landing whose place is reached, and returns when to look again.
 func (d *drone) watch(v view) time.Time {
-	m, now := d.cmd.manoeuvre, v.now
+	m := d.cmd.manoeuvre
+	now := v.now
 	if m == nil || m.finished() || !d.online {
 		return time.Time{}
 	}
-	land, lost := m.watch(v.since(m.at)) // what came before its acceptance proves nothing
+
+	// what came before its acceptance proves nothing
+	land, lost := m.watch(v.since(m.at))
 	switch {
 	case lost != "":
 		if d.cmd.onWayToLand() {
@@ -801,7 +876,9 @@ func (d *drone) watch(v view) time.Time {
 	if m.note != "" {
 		d.notify(m.request.name() + ": " + m.note)
 	}
-	if m.done && m.request.mode == ModeTakeoff { // as high as it was told, however low that is
+
+	// as high as it was told, however low that is
+	if m.done && m.request.mode == ModeTakeoff {
 		d.tel.ground.clear = true
 	}
 	return now.Add(watchEvery)
@@ -865,12 +942,20 @@ func (d *drone) leaveSafe(w waiter) (mode Mode, ok bool) {
 
 // Times of the texts that belong to an answer (docs/design.md, "Reasons").
 const (
-	textsAfter  = 700 * time.Millisecond // texts are collected for this long after a refusal
-	checksEvery = 5 * time.Second        // between two requests for PX4's checks, and how long their texts count
-	takenBefore = time.Second            // texts count from this long before a takeover
-	takenAfter  = 500 * time.Millisecond // to this long after it
+	// textsAfter: texts are collected for this long after a refusal
+	textsAfter = 700 * time.Millisecond
 
-	failsafeBefore = 3 * time.Second // before a failsafe: PX4 said "Low battery" 1.3 s before it changed the mode
+	// checksEvery: between two requests for PX4's checks, and how long their texts count
+	checksEvery = 5 * time.Second
+
+	// takenBefore: texts count from this long before a takeover
+	takenBefore = time.Second
+
+	// takenAfter: to this long after it
+	takenAfter = 500 * time.Millisecond
+
+	// failsafeBefore: before a failsafe: PX4 said "Low battery" 1.3 s before it changed the mode
+	failsafeBefore = 3 * time.Second
 )
 
 // reasons adds to the error of a refused step what the autopilot says about it: the texts of
@@ -888,7 +973,8 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 		d.cmd.acks.ask(idSysStatus)
 	}
 	t.sleep(w, time.Now().Add(textsAfter))
-	tel, now := &d.tel, time.Now()
+	tel := &d.tel
+	now := time.Now()
 	tel.texts.flush(now, 0)
 	checksFresh := now.Sub(d.checked) < checksEvery+textsAfter && !tel.healed.After(d.checked)
 	e := *refused
@@ -904,7 +990,7 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 		said = append(said, texts)
 	}
 	// PX4's text for a refused arming names no reason: only those of its checks do.
-	named := len(said) > 0 && !s.arms() || slices.ContainsFunc(e.messages, statusText.ofChecks)
+	named := (len(said) > 0 && !s.arms()) || slices.ContainsFunc(e.messages, statusText.ofChecks)
 	if unhealthy := d.unhealthy(); !named && len(unhealthy) > 0 && (s.arms() || s.to != nil) {
 		said = append(said, "unhealthy: "+strings.Join(unhealthy, ", "))
 	}
@@ -914,11 +1000,15 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 	if len(e.messages) == 0 {
 		e.text += hint(d.firmware(), d.tel.id.typ, s, tel.health.fenced())
 	}
-	if mode := d.machine.report.mode; s.arms() && (mode == ModeLand || mode == ModeRTL) { // neither autopilot arms in them
-		e.text += `; it does not arm in ` + d.modeName() + `: set another mode with it ({"mode":"hold","arm":true}), or take off`
+
+	// neither autopilot arms in them
+	if mode := d.machine.report.mode; s.arms() && (mode == ModeLand || mode == ModeRTL) {
+		e.text += `; it does not arm in ` + d.modeName() +
+			`: set another mode with it ({"mode":"hold","arm":true}), or take off`
 	}
 	if act := d.params.values["NAV_DLL_ACT"]; act > 0 && s.arms() && !d.link.gcs {
-		e.text += fmt.Sprintf("; NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, start mavrest with -gcs, or set it to 0", act)
+		e.text += fmt.Sprintf("; NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, "+
+			"start mavrest with -gcs, or set it to 0", act)
 	}
 	return &e
 }
@@ -928,7 +1018,8 @@ func hint(f firmware, typ common.MAV_TYPE, s *step, fenced bool) string {
 	switch {
 	case !f.ardupilot():
 	case typ == common.MAV_TYPE_HELICOPTER && s.cmd == common.MAV_CMD_NAV_TAKEOFF:
-		return `; a helicopter takes off once its rotor turns: {"mode":"hold","arm":true}, then raise the motor interlock, then take off`
+		return `; a helicopter takes off once its rotor turns: {"mode":"hold","arm":true}, ` +
+			`then raise the motor interlock, then take off`
 	case s.cmd == common.MAV_CMD_DO_REPOSITION && !s.holds && fenced:
 		return "; it refuses a place outside its fence"
 	}
@@ -942,13 +1033,16 @@ func (d *drone) explained(w waiter, err error) error {
 	if !ok || e.code != codeInterrupted {
 		return err
 	}
-	from, until := e.since.Add(-takenBefore), e.since.Add(takenAfter)
+	from := e.since.Add(-takenBefore)
+	until := e.since.Add(takenAfter)
 	if e.failsafe {
 		from = e.since.Add(-failsafeBefore)
 	}
 	w.wait(until, func() bool { return d.cmd.stopped })
 	said := slices.DeleteFunc(d.tel.texts.since(from), func(t statusText) bool {
-		return t.at.After(until) || t.severity > uint8(common.MAV_SEVERITY_NOTICE) || strings.HasPrefix(t.text, ownTexts)
+		return t.at.After(until) ||
+			t.severity > uint8(common.MAV_SEVERITY_NOTICE) ||
+			strings.HasPrefix(t.text, ownTexts)
 	})
 	text := e.text
 	if unhealthy := d.unhealthy(); e.failsafe && len(unhealthy) > 0 {

@@ -12,13 +12,27 @@ import (
 )
 
 const (
-	freshFor    = 2 * time.Second  // how long a position, a landed state or a SYS_STATUS counts
-	batteryFor  = 30 * time.Second // how long a BATTERY_STATUS counts: on a slow line the next one may be 10 s away
-	heightFor   = 5 * time.Second  // how long a height counts where one that is too low does no harm
-	checksAfter = time.Second      // a restarted PX4's health counts after this time: it reports good health for 0.9 s before its first checks
-	clockSlack  = time.Second      // how far the boot clock may seem to step: UDP delivers frames late
-	mostVoltage = 65.5             // volts: the most that SYS_STATUS has
-	chunkWait   = time.Second      // how long a STATUSTEXT waits for its missing chunks
+	// freshFor: how long a position, a landed state or a SYS_STATUS counts
+	freshFor = 2 * time.Second
+
+	// batteryFor: how long a BATTERY_STATUS counts: on a slow line the next one may be 10 s away
+	batteryFor = 30 * time.Second
+
+	// heightFor: how long a height counts where one that is too low does no harm
+	heightFor = 5 * time.Second
+
+	// checksAfter: a restarted PX4's health counts after this time: it reports good health for 0.9 s before its first
+	// checks
+	checksAfter = time.Second
+
+	// clockSlack: how far the boot clock may seem to step: UDP delivers frames late
+	clockSlack = time.Second
+
+	// mostVoltage: volts: the most that SYS_STATUS has
+	mostVoltage = 65.5
+
+	// chunkWait: how long a STATUSTEXT waits for its missing chunks
+	chunkWait = time.Second
 )
 
 // group is embedded in values that come together; at is when they were last received, zero
@@ -41,34 +55,56 @@ type telemetry struct {
 	position position
 	velocity velocity
 	attitude attitude
-	battery  battery // the one that the status shows
+
+	// battery: the one that the status shows
+	battery battery
+
 	gps      gps
 	home     point
 	health   health
 	estimate estimate
 	rc       rcChannels
-	target   point // message 87: where the vehicle flies to
-	texts    textLog
-	ground   lastGround
 
-	summary   battery       // SYS_STATUS's battery: PX4's worst, ArduPilot's first
-	batteries []cellBattery // each battery's BATTERY_STATUS, by id
+	// target: message 87: where the vehicle flies to
+	target point
 
-	healthFrom time.Time // health counts after this time; zero: at once
-	rebooted   bool      // the autopilot has restarted: its next SYS_STATUS sets healthFrom
-	healed     time.Time // when a system last became healthy
+	texts  textLog
+	ground lastGround
 
-	boot            bootClock
-	doubtedBoot     bootClock // this and doubtedPosition wait for a second value to confirm them (see believe)
+	// summary: SYS_STATUS's battery: PX4's worst, ArduPilot's first
+	summary battery
+
+	// batteries: each battery's BATTERY_STATUS, by id
+	batteries []cellBattery
+
+	// healthFrom: health counts after this time; zero: at once
+	healthFrom time.Time
+
+	// rebooted: the autopilot has restarted: its next SYS_STATUS sets healthFrom
+	rebooted bool
+
+	// healed: when a system last became healthy
+	healed time.Time
+
+	boot bootClock
+
+	// doubtedBoot: this and doubtedPosition wait for a second value to confirm them (see believe)
+	doubtedBoot bootClock
+
 	doubtedPosition position
 }
 
 type identity struct {
-	system    byte // 0 before the first heartbeat
+	// system: 0 before the first heartbeat
+	system byte
+
 	autopilot common.MAV_AUTOPILOT
 	typ       common.MAV_TYPE
-	vtol      uint8 // EXTENDED_SYS_STATE's MAV_VTOL_STATE; 0 if it is no VTOL
-	version   firmwareVersion
+
+	// vtol: EXTENDED_SYS_STATE's MAV_VTOL_STATE; 0 if it is no VTOL
+	vtol uint8
+
+	version firmwareVersion
 }
 
 // firmwareVersion is AUTOPILOT_VERSION's flight_sw_version: major, minor, patch and
@@ -86,31 +122,49 @@ func (v firmwareVersion) String() string {
 // beat is what a HEARTBEAT says beside its mode, which is a report's (reports in mode.go).
 type beat struct {
 	group
-	state    string // MAV_STATE in lower case; "" if it has no name
-	critical bool   // one of failsafeStates
+
+	// state: MAV_STATE in lower case; "" if it has no name
+	state string
+
+	// critical: one of failsafeStates
+	critical bool
 }
 
 type position struct {
 	group
-	lat, lon       float64 // degrees
-	relative, amsl float64 // metres above home, and above mean sea level
-	heading        float64 // degrees
+
+	// lat, lon: degrees
+	lat, lon float64
+
+	// relative, amsl: metres above home, and above mean sea level
+	relative, amsl float64
+
+	// heading: degrees
+	heading float64
 }
 
 type velocity struct {
 	group
-	north, east, down, ground, air, climb float64   // m/s
-	hudAt                                 time.Time // when VFR_HUD, which has air and climb, came last
+
+	// north, east, down, ground, air, climb: m/s
+	north, east, down, ground, air, climb float64
+
+	// hudAt: when VFR_HUD, which has air and climb, came last
+	hudAt time.Time
 }
 
 type attitude struct {
 	group
-	roll, pitch, yaw float64 // degrees
+
+	// roll, pitch, yaw: degrees
+	roll, pitch, yaw float64
 }
 
 type battery struct {
 	group
-	voltage, current, remaining float64 // V, A, %
+
+	// voltage, current, remaining: V, A, %
+	voltage, current, remaining float64
 }
 
 // cellBattery is what a BATTERY_STATUS says of one battery.
@@ -151,8 +205,11 @@ type estimate struct {
 // prediction that it will have one in the air. It is Copter's own check before arming.
 func (e estimate) positioned(armed bool) bool {
 	const (
-		relative, absolute                   = 1 << 3, 1 << 4
-		constant                             = 1 << 7 // it holds a constant position instead of knowing one
+		relative, absolute = 1 << 3, 1 << 4
+
+		// constant: it holds a constant position instead of knowing one
+		constant = 1 << 7
+
 		predictedRelative, predictedAbsolute = 1 << 8, 1 << 9
 	)
 	has := e.flags&(relative|absolute) != 0 && e.flags&constant == 0
@@ -188,7 +245,8 @@ func (c bootClock) leadsTo(next bootClock) bool {
 // leadsTo reports whether a vehicle can fly from one position to the next: less than
 // 200 m in 2 s. An unknown coordinate (NaN) is never a jump.
 func (p position) leadsTo(next position) bool {
-	const most = 200 // metres
+	// metres
+	const most = 200
 	jumped := distance(p.lat, p.lon, next.lat, next.lon) > most ||
 		math.Abs(next.amsl-p.amsl) > most || math.Abs(next.relative-p.relative) > most
 	return !jumped || next.at.Sub(p.at) >= freshFor
@@ -196,7 +254,8 @@ func (p position) leadsTo(next position) bool {
 
 // goesOn reports whether next is the same clock, as far as the time between the two can tell.
 func (c bootClock) goesOn(next bootClock) bool {
-	step, took := next.sinceBoot-c.sinceBoot, next.at.Sub(c.at)
+	step := next.sinceBoot - c.sinceBoot
+	took := next.at.Sub(c.at)
 	return c.received() && next.received() && (step-took).Abs() <= clockSlack
 }
 
@@ -235,9 +294,14 @@ type landedState uint8
 // lastGround is what the vehicle stood on last, and how far it has left it since. Heights above home are no measure:
 // PX4 moves home by metres after a takeoff.
 type lastGround struct {
-	amsl  float64 // metres above mean sea level, at the last on_ground report; NaN if unknown
-	left  bool    // it has risen by liftedOff since
-	clear bool    // it has risen so far that it may fly to a place, or a takeoff commanded here was complete
+	// amsl: metres above mean sea level, at the last on_ground report; NaN if unknown
+	amsl float64
+
+	// left: it has risen by liftedOff since
+	left bool
+
+	// clear: it has risen so far that it may fly to a place, or a takeoff commanded here was complete
+	clear bool
 }
 
 // liftedOff is the height in metres above the ground from which on the vehicle no longer stands: the estimate of
@@ -283,7 +347,8 @@ func newTelemetry() telemetry {
 	n := math.NaN()
 	t.position = position{lat: n, lon: n, relative: n, amsl: n, heading: n}
 	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
-	t.home, t.target = unknownPoint, unknownPoint
+	t.home = unknownPoint
+	t.target = unknownPoint
 	t.ground.amsl = n
 	return t
 }
@@ -293,7 +358,8 @@ func newTelemetry() telemetry {
 func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
-		t.id.autopilot, t.id.typ = m.Autopilot, m.Type
+		t.id.autopilot = m.Autopilot
+		t.id.typ = m.Type
 		t.beat = beat{
 			group:    group{now},
 			state:    knownName(m.SystemStatus.String(), "MAV_STATE_"),
@@ -306,13 +372,7 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 		t.velocity.air = finite(float64(m.Airspeed))
 		t.velocity.climb = finite(float64(m.Climb))
 	case *common.MessageAttitude:
-		const degree, slack = math.Pi / 180, 0.01 // as a float32 half a turn is a little more than 180 degrees
-		t.attitude = attitude{
-			group: group{now},
-			roll:  within(float64(m.Roll)/degree, 180+slack),
-			pitch: within(float64(m.Pitch)/degree, 90+slack),
-			yaw:   degrees(within(float64(m.Yaw)/degree, 360+slack)),
-		}
+		t.attitude = attitudeOf(m, now)
 		return t.clockRanBack(m.TimeBootMs, now)
 	case *common.MessageSysStatus:
 		t.hearSysStatus(m, now)
@@ -321,18 +381,15 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	case *MessageEkfStatusReport:
 		t.estimate = estimate{group{now}, m.Flags}
 	case *common.MessageGpsRawInt:
-		g := &t.gps
-		g.at = now
-		g.fix = fixNames[m.FixType]
-		g.satellites = nanIf(m.SatellitesVisible == math.MaxUint8, float64(m.SatellitesVisible))
-		g.hdop = nanIf(m.Eph == math.MaxUint16, float64(m.Eph)/100)
+		t.gps = gpsOf(m, now)
 	case *common.MessageHomePosition:
-		home := point{group{now}, float64(m.Latitude) / 1e7, float64(m.Longitude) / 1e7, float64(m.Altitude) / 1000}
-		if onEarth(home.lat, home.lon) { // else it is no home
+		// A place that is not on earth is no home.
+		if home := homeOf(m, now); onEarth(home.lat, home.lon) {
 			t.home = home
 		}
 	case *common.MessageExtendedSysState:
-		t.landed, t.id.vtol = landed{group{now}, landedState(m.LandedState)}, uint8(m.VtolState)
+		t.landed = landed{group{now}, landedState(m.LandedState)}
+		t.id.vtol = uint8(m.VtolState)
 	case *common.MessageAutopilotVersion:
 		t.id.version = firmwareVersion(m.FlightSwVersion)
 	case *common.MessageRcChannels:
@@ -341,22 +398,66 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 			m.Chan9Raw, m.Chan10Raw, m.Chan11Raw, m.Chan12Raw, m.Chan13Raw, m.Chan14Raw, m.Chan15Raw, m.Chan16Raw,
 		}}
 	case *common.MessagePositionTargetGlobalInt:
-		target := point{group{now}, float64(m.LatInt) / 1e7, float64(m.LonInt) / 1e7, finite(float64(m.Alt))}
-		if !onEarth(target.lat, target.lon) {
-			target.lat, target.lon = math.NaN(), math.NaN()
-		}
-		t.target = target
+		t.target = targetOf(m, now)
 	case *common.MessageStatustext:
 		t.texts.hear(m, now)
 	}
 	return false
 }
 
+func attitudeOf(m *common.MessageAttitude, now time.Time) attitude {
+	const degree = math.Pi / 180
+
+	// As a float32 half a turn is a little more than 180 degrees.
+	const slack = 0.01
+
+	return attitude{
+		group: group{now},
+		roll:  within(float64(m.Roll)/degree, 180+slack),
+		pitch: within(float64(m.Pitch)/degree, 90+slack),
+		yaw:   degrees(within(float64(m.Yaw)/degree, 360+slack)),
+	}
+}
+
+func gpsOf(m *common.MessageGpsRawInt, now time.Time) gps {
+	return gps{
+		group:      group{now},
+		fix:        fixNames[m.FixType],
+		satellites: nanIf(m.SatellitesVisible == math.MaxUint8, float64(m.SatellitesVisible)),
+		hdop:       nanIf(m.Eph == math.MaxUint16, float64(m.Eph)/100),
+	}
+}
+
+func homeOf(m *common.MessageHomePosition, now time.Time) point {
+	return point{
+		group: group{now},
+		lat:   float64(m.Latitude) / 1e7,
+		lon:   float64(m.Longitude) / 1e7,
+		amsl:  float64(m.Altitude) / 1000,
+	}
+}
+
+// targetOf is the vehicle's target. Its place is unknown where it is not on earth.
+func targetOf(m *common.MessagePositionTargetGlobalInt, now time.Time) point {
+	target := point{
+		group: group{now},
+		lat:   float64(m.LatInt) / 1e7,
+		lon:   float64(m.LonInt) / 1e7,
+		amsl:  finite(float64(m.Alt)),
+	}
+	if !onEarth(target.lat, target.lon) {
+		target.lat = math.NaN()
+		target.lon = math.NaN()
+	}
+	return target
+}
+
 // hearPosition records the position and the velocity if the position is believed, and
 // reports whether it is.
 func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Time) bool {
 	lat, lon := float64(m.Lat)/1e7, float64(m.Lon)/1e7
-	noFix := m.Lat == 0 && m.Lon == 0 // ArduPilot before its first fix; its height above the sea is wrong too
+	// ArduPilot before its first fix; its height above the sea is wrong too
+	noFix := m.Lat == 0 && m.Lon == 0
 	unknown := noFix || !onEarth(lat, lon)
 	next := position{
 		group:    group{now},
@@ -371,10 +472,13 @@ func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Ti
 	}
 	v := &t.velocity
 	v.at = now
-	v.north, v.east, v.down = float64(m.Vx)/100, float64(m.Vy)/100, float64(m.Vz)/100
+	v.north = float64(m.Vx) / 100
+	v.east = float64(m.Vy) / 100
+	v.down = float64(m.Vz) / 100
 	v.ground = math.Hypot(v.north, v.east)
 	if now.Sub(v.hudAt) > freshFor {
-		v.climb, v.air = -v.down, math.NaN()
+		v.climb = -v.down
+		v.air = math.NaN()
 	}
 	return true
 }
@@ -389,12 +493,14 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 		remaining: percent(m.BatteryRemaining),
 	}
 	t.battery = t.worstBattery(now)
-	present, enabled := uint32(m.OnboardControlSensorsPresent), uint32(m.OnboardControlSensorsEnabled)
+	present := uint32(m.OnboardControlSensorsPresent)
+	enabled := uint32(m.OnboardControlSensorsEnabled)
 	if present == 0 && enabled == 0 {
 		return
 	}
 	if t.rebooted {
-		t.rebooted, t.healthFrom = false, now.Add(checksAfter)
+		t.rebooted = false
+		t.healthFrom = now.Add(checksAfter)
 	}
 	if !now.After(t.healthFrom) {
 		return
@@ -408,13 +514,18 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 
 // hearBattery records one battery. Its voltage is the sum of its cells.
 func (t *telemetry) hearBattery(m *common.MessageBatteryStatus, now time.Time) {
-	sum, known := 0, false
+	sum := 0
+	known := false
 	for _, cell := range m.Voltages {
-		if cell != math.MaxUint16 { // there is such a cell
-			sum, known = sum+int(cell), true
+		// there is such a cell
+		if cell != math.MaxUint16 {
+			sum = sum + int(cell)
+			known = true
 		}
 	}
-	for _, cell := range m.VoltagesExt { // 0 if there is no such cell
+
+	// 0 if there is no such cell
+	for _, cell := range m.VoltagesExt {
 		if cell != math.MaxUint16 {
 			sum += int(cell)
 		}
@@ -425,7 +536,9 @@ func (t *telemetry) hearBattery(m *common.MessageBatteryStatus, now time.Time) {
 		current:   nanIf(m.CurrentBattery < 0, float64(m.CurrentBattery)/100),
 		remaining: percent(m.BatteryRemaining),
 	}}
-	i, found := slices.BinarySearchFunc(t.batteries, m.Id, func(b cellBattery, id uint8) int { return int(b.id) - int(id) })
+	i, found := slices.BinarySearchFunc(t.batteries, m.Id, func(b cellBattery, id uint8) int {
+		return int(b.id) - int(id)
+	})
 	if !found {
 		t.batteries = slices.Insert(t.batteries, i, b)
 	}
@@ -437,12 +550,15 @@ func (t *telemetry) hearBattery(m *common.MessageBatteryStatus, now time.Time) {
 // SYS_STATUS's count where it is about the same one. A sum of cells counts where SYS_STATUS has no
 // voltage, or can't have it: its field ends at 65.5 V, and ArduPilot lets it run over.
 func (t *telemetry) worstBattery(now time.Time) battery {
-	recent, worst := 0, battery{remaining: math.NaN()}
+	recent := 0
+	worst := battery{remaining: math.NaN()}
 	for _, b := range t.batteries {
 		if !b.within(batteryFor, now) {
 			continue
 		}
-		if recent++; recent == 1 || b.remaining < worst.remaining || math.IsNaN(worst.remaining) && !math.IsNaN(b.remaining) {
+		recent++
+		onlyThisKnown := math.IsNaN(worst.remaining) && !math.IsNaN(b.remaining)
+		if recent == 1 || b.remaining < worst.remaining || onlyThisKnown {
 			worst = b.battery
 		}
 	}
@@ -474,7 +590,8 @@ func percent(remaining int8) float64 {
 
 // clockRanBack records the autopilot's clock, and reports whether it ran backwards.
 func (t *telemetry) clockRanBack(ms uint32, now time.Time) (restarted bool) {
-	was, next := t.boot, clockAt(ms, now)
+	was := t.boot
+	next := clockAt(ms, now)
 	return believe(&t.boot, &t.doubtedBoot, next, bootClock.leadsTo) &&
 		was.received() && next.sinceBoot < was.sinceBoot-clockSlack
 }
@@ -482,16 +599,26 @@ func (t *telemetry) clockRanBack(ms uint32, now time.Time) (restarted bool) {
 // restart forgets what is not true of a restarted autopilot.
 func (t *telemetry) restart() {
 	t.rebooted = true
-	t.health, t.estimate, t.rc, t.landed = health{}, estimate{}, rcChannels{}, landed{}
-	t.home, t.target = unknownPoint, unknownPoint // they may be elsewhere now
+	t.health = health{}
+	t.estimate = estimate{}
+	t.rc = rcChannels{}
+	t.landed = landed{}
+	t.home = unknownPoint
+	// they may be elsewhere now
+	t.target = unknownPoint
 	t.ground = lastGround{amsl: math.NaN()}
 }
 
-// replace forgets all but the texts and the last heartbeat, which the next one replaces: the vehicle may be another one.
+// replace forgets all but the texts and the last heartbeat, which the next one replaces: the vehicle may be another
+// one.
 func (t *telemetry) replace() {
-	texts, id, beat := t.texts, t.id, t.beat
+	texts := t.texts
+	id := t.id
+	beat := t.beat
 	*t = newTelemetry()
-	t.texts, t.id, t.beat = texts, id, beat
+	t.texts = texts
+	t.id = id
+	t.beat = beat
 }
 
 // failsafeStates are the states in which a failsafe is active. Any other, also an unknown one, is none.
@@ -502,7 +629,9 @@ var failsafeStates = []minimal.MAV_STATE{
 const (
 	sensorReceiver = uint32(common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER)
 	sensorPrearm   = uint32(common.MAV_SYS_STATUS_PREARM_CHECK)
-	noSensor       = uint32(common.MAV_SYS_STATUS_EXTENSION_USED) // says that the extended bits are used
+
+	// noSensor: says that the extended bits are used
+	noSensor = uint32(common.MAV_SYS_STATUS_EXTENSION_USED)
 )
 
 // armable reports whether a takeoff could arm now; nil if that is unknown. The autopilot's
@@ -512,8 +641,10 @@ const (
 // lacks names what keeps it from arming and is no unhealthy system.
 func (t *telemetry) armable(now time.Time, armed, receiverOptional bool) (armable *bool, lacks []string) {
 	othersHealthy := t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
-	passed := t.health.healthy&sensorPrearm != 0 || receiverOptional && othersHealthy
-	hasHome, positioned, positionKnown := !math.IsNaN(t.home.amsl), true, true
+	passed := t.health.healthy&sensorPrearm != 0 || (receiverOptional && othersHealthy)
+	hasHome := !math.IsNaN(t.home.amsl)
+	positioned := true
+	positionKnown := true
 	if t.id.autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA {
 		positioned, positionKnown = t.estimate.positioned(armed), t.estimate.within(freshFor, now)
 	}
@@ -592,7 +723,8 @@ func degrees(angle float64) float64 {
 	return math.Mod(math.Mod(angle, 360)+360, 360)
 }
 
-const earthRadius = 6371000 // metres
+// metres
+const earthRadius = 6371000
 
 // distance returns the metres over ground between two places, on a sphere.
 func distance(lat1, lon1, lat2, lon2 float64) float64 {
@@ -617,8 +749,12 @@ type statusText struct {
 
 // textLog holds the last texts, and the chunks of incomplete ones.
 type textLog struct {
-	kept   []statusText // oldest first
-	count  int          // number of texts since the start, for tests
+	// kept: oldest first
+	kept []statusText
+
+	// count: number of texts since the start, for tests
+	count int
+
 	chunks map[uint16]*chunkedText
 }
 
@@ -630,9 +766,14 @@ type chunkedText struct {
 }
 
 const (
-	keptTexts    = 20  // how many texts are kept (docs/openapi.yaml)
-	fullChunk    = 50  // the length of a full chunk; a shorter one is a text's last
-	missingChunk = "…" // replaces a chunk that did not arrive
+	// keptTexts: how many texts are kept (docs/openapi.yaml)
+	keptTexts = 20
+
+	// fullChunk: the length of a full chunk; a shorter one is a text's last
+	fullChunk = 50
+
+	// missingChunk: replaces a chunk that did not arrive
+	missingChunk = "…"
 )
 
 // hear records a STATUSTEXT or one chunk of it. Id 0 means a text of one chunk, but PX4's
@@ -647,7 +788,8 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 	}
 	c := l.chunks[m.Id]
 	if c == nil {
-		if len(l.chunks) >= 8 { // nobody sends so many at once: noise or a flood
+		// nobody sends so many at once: noise or a flood
+		if len(l.chunks) >= 8 {
 			clear(l.chunks)
 		}
 		c = &chunkedText{severity: uint8(m.Severity), began: now}
@@ -706,7 +848,7 @@ func (l *textLog) since(t time.Time) []statusText {
 
 // sooner returns the earlier of two times; the zero time means never.
 func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
 	}
 	return a

@@ -9,39 +9,67 @@ import (
 
 // view is the vehicle at a moment, by what it reported. An unknown or stale number is NaN.
 type view struct {
-	now         time.Time
-	firmware    firmware
-	version     firmwareVersion // 0 if unknown
-	typ         common.MAV_TYPE
-	vtol        common.MAV_VTOL_STATE // 0 if it is no VTOL, or does not say how it flies now
-	params      map[string]float64    // the parameters that it sent
-	gcsFailsafe float64               // ArduPilot's FS_GCS_ENABLE; 0 with -gcs, where there is no other ground station
-	trip        time.Duration         // of the line, there and back
+	now      time.Time
+	firmware firmware
+
+	// version: 0 if unknown
+	version firmwareVersion
+
+	typ common.MAV_TYPE
+
+	// vtol: 0 if it is no VTOL, or does not say how it flies now
+	vtol common.MAV_VTOL_STATE
+
+	// params: the parameters that it sent
+	params map[string]float64
+
+	// gcsFailsafe: ArduPilot's FS_GCS_ENABLE; 0 with -gcs, where there is no other ground station
+	gcsFailsafe float64
+
+	// trip: of the line, there and back
+	trip time.Duration
 
 	online bool
 
-	shownMode      // of the last report
-	critical  bool // its state is MAV_STATE_CRITICAL or worse: a failsafe or, before PX4 1.15, perhaps only a warning
+	// shownMode: of the last report
+	shownMode
 
-	landed   landedState
-	landedAt time.Time // when it came
+	// critical: its state is MAV_STATE_CRITICAL or worse: a failsafe or, before PX4 1.15, perhaps only a warning
+	critical bool
 
-	height float64 // metres above the ground that it stood on last
+	landed landedState
+
+	// landedAt: when it came
+	landedAt time.Time
+
+	// height: metres above the ground that it stood on last
+	height float64
+
 	ground lastGround
 
-	place    place     // where it is
-	heading  float64   // degrees
-	velocity motion    // it comes with the place
-	placeAt  time.Time // when they came
+	// place: where it is
+	place place
 
-	home, target point // target: where the autopilot says that it flies to
+	// heading: degrees
+	heading float64
+
+	// velocity: it comes with the place
+	velocity motion
+
+	// placeAt: when they came
+	placeAt time.Time
+
+	// home, target: target: where the autopilot says that it flies to
+	home, target point
 }
 
 // since is the view of a vehicle that was not heard before a time: its place, velocity and landed state are
 // unknown where they did not come later.
 func (v view) since(at time.Time) view {
 	if !v.placeAt.After(at) {
-		v.place, v.heading, v.velocity = nowhere, math.NaN(), motionless
+		v.place = nowhere
+		v.heading = math.NaN()
+		v.velocity = motionless
 	}
 	if !v.landedAt.After(at) {
 		v.landed = 0
@@ -51,9 +79,14 @@ func (v view) since(at time.Time) view {
 
 // own is our own state at a moment.
 type own struct {
-	mode     Mode // what GET mode answers
-	busy     bool // a plan is under way, or waits
-	entering bool // a command to enter a stick mode is under way, or is a claim (rule 3)
+	// mode: what GET mode answers
+	mode Mode
+
+	// busy: a plan is under way, or waits
+	busy bool
+
+	// entering: a command to enter a stick mode is under way, or is a claim (rule 3)
+	entering bool
 }
 
 // situation is what the rules of the sticks go by: the vehicle and, beside it, our own state.
@@ -68,7 +101,10 @@ type place struct{ lat, lon, altitude, amsl float64 }
 // motion is a velocity over ground, in metres a second.
 type motion struct{ north, east, down float64 }
 
-var nowhere, motionless = place{math.NaN(), math.NaN(), math.NaN(), math.NaN()}, motion{math.NaN(), math.NaN(), math.NaN()}
+var (
+	nowhere    = place{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+	motionless = motion{math.NaN(), math.NaN(), math.NaN()}
+)
 
 // shown is the mode that the vehicle reports.
 func (v view) shown() Mode {
@@ -88,12 +124,13 @@ func (v view) leftGround() bool {
 // isClear reports whether the drone is so far from the ground that it may fly to a place. Where its height above
 // the ground is not known, being in the air is enough. What drives never leaves it.
 func (v view) isClear() bool {
-	return v.drives() || v.landed != onGround && (v.ground.clear || math.IsNaN(v.height))
+	return v.drives() || (v.landed != onGround && (v.ground.clear || math.IsNaN(v.height)))
 }
 
 // clearAt is the height above the ground in metres where the drone is clear of it.
 func (v view) clearAt() float64 {
-	if v.onWing() { // it banks, and its wing is long
+	// it banks, and its wing is long
+	if v.onWing() {
 		return 10
 	}
 	return 2
@@ -101,7 +138,8 @@ func (v view) clearAt() float64 {
 
 // clearWithin is how long a step that flies to a place may wait until the drone is clear of the ground.
 func (v view) clearWithin() time.Duration {
-	if v.typ == common.MAV_TYPE_HELICOPTER { // its rotor takes longer to come up to speed
+	// its rotor takes longer to come up to speed
+	if v.typ == common.MAV_TYPE_HELICOPTER {
 		return 30 * time.Second
 	}
 	return 10 * time.Second
