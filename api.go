@@ -173,10 +173,10 @@ func newHandler(d *drone, allowed admission) http.Handler {
 			d.log.Warn("a page was refused", "from", r.RemoteAddr, "origin", r.Header.Get("Origin"),
 				"method", r.Method, "path", r.URL.Path, "error", err)
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			return failed(err)
-		case answered:
+		}
+		if answered {
 			return written
 		}
 
@@ -359,10 +359,10 @@ func decode(body []byte, example string, fields []field) error {
 		t, _ := dec.Token()
 		name := t.(string)
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
-		switch {
-		case i < 0:
+		if i < 0 {
 			return refuse(codeBadRequest, "unknown field %.40q; the fields here are: %s", name, fieldNames(fields))
-		case seen[name]:
+		}
+		if seen[name] {
 			return refuse(codeBadRequest, "%s is given twice", name)
 		}
 		seen[name] = true

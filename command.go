@@ -212,11 +212,10 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 // the round trip grows, step by step, only when slowAfter commands in a row were repeated.
 func (a *acks) measure(c *command, took time.Duration) {
 	a.repeated++
-	switch {
-	case c.copies == 1:
+	if c.copies == 1 {
 		a.trip = took
 		a.repeated = 0
-	case a.repeated == slowAfter:
+	} else if a.repeated == slowAfter {
 		a.trip = min(took, max(2*a.trip, copyEvery))
 		a.repeated = 0
 	}
@@ -326,10 +325,10 @@ var commandNames = map[common.MAV_CMD]string{
 
 // commandName is what a step is, in a sentence.
 func commandName(s *step) string {
-	switch {
-	case s.arms():
+	if s.arms() {
 		return "arming"
-	case s.holds:
+	}
+	if s.holds {
 		return "the hold"
 	}
 	return cmp.Or(commandNames[s.cmd], fmt.Sprintf("command %d", s.cmd))
@@ -392,10 +391,10 @@ type decision struct {
 
 // until decides a wait for something that needs no request.
 func until(end time.Time, came bool, now time.Time) decision {
-	switch {
-	case came:
+	if came {
 		return decision{move: goOn}
-	case !now.Before(end):
+	}
+	if !now.Before(end) {
 		return decision{move: tooLate}
 	}
 	return decision{look, end}

@@ -370,10 +370,10 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 		f.header = header{seq: b[2], system: b[3], component: b[4], id: uint32(b[5])}
 	}
 	f.known = dialectRW.GetMessage(f.id)
-	switch {
-	case f.known == nil:
+	if f.known == nil {
 		return f, d.unknown(b, size)
-	case len(b) < size:
+	}
+	if len(b) < size {
 		return f, 0
 	}
 	f.payload = b[begin:end]

@@ -222,10 +222,10 @@ func (a *vehicleAddress) hear(from netip.AddrPort, m message.Message, now time.T
 	o.heard = now
 	read(m, &o.clock, &o.uid, now)
 	same, known := a.same(now)
-	switch {
-	case now.Sub(a.heard) < addressSilent || !known:
+	if now.Sub(a.heard) < addressSilent || !known {
 		return ofOther
-	case !same:
+	}
+	if !same {
 		return ofReplaced
 	}
 	was := *a

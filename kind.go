@@ -223,10 +223,10 @@ func (v view) mayDisarm() bool { return !v.armed || !v.landed.inAir() || v.drive
 // circle is the radius in metres of the circle that the vehicle flies round a place (an autopilot's is negative
 // where it circles to the left); 0: it stands still there.
 func (v view) circle() float64 {
-	switch {
-	case !v.onWing(), v.firmware == quadPlane && v.param("Q_GUIDED_MODE", 0) == 1:
+	if !v.onWing() || (v.firmware == quadPlane && v.param("Q_GUIDED_MODE", 0) == 1) {
 		return 0
-	case v.firmware == px4:
+	}
+	if v.firmware == px4 {
 		// PX4's default
 		return cmp.Or(math.Abs(v.param("NAV_LOITER_RAD", 0)), 80)
 	}

@@ -144,11 +144,11 @@ func (m *manoeuvre) strangeTarget(v view) bool {
 // lasts is how long a condition has been true at now, −1 if it is false. since remembers when it
 // became true; it is zero while the condition is false.
 func lasts(since *time.Time, is bool, now time.Time) time.Duration {
-	switch {
-	case !is:
+	if !is {
 		*since = time.Time{}
 		return -1
-	case since.IsZero():
+	}
+	if since.IsZero() {
 		*since = now
 	}
 	return now.Sub(*since)

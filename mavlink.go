@@ -337,11 +337,10 @@ func (l *link) state() linkState {
 // unanswered is what to say of a vehicle that answers nothing.
 func (s linkState) unanswered() error {
 	do := "check that the router or the bridge passes on to the autopilot what mavrest sends"
-	switch {
-	case s.signed:
+	if s.signed {
 		do = "its frames are signed: it ignores those that are not, and mavrest can't sign; turn signing off on " +
 			"this link"
-	case s.lossy:
+	} else if s.lossy {
 		do = "check the wire from the board's TX to the autopilot's RX, and that its port is not half duplex"
 	}
 	return fmt.Errorf("this vehicle is heard, and answers nothing that mavrest sends: it can be read, not "+
@@ -367,11 +366,10 @@ func (l *link) missing(now time.Time) error {
 	if words == "" {
 		words = "no heartbeat of anybody"
 	}
-	switch {
-	case l.vehicle != 0:
+	if l.vehicle != 0 {
 		return fmt.Errorf("MAVLink is heard, but not the autopilot, system %d, for %.0f s: %s",
 			l.vehicle, now.Sub(l.beatAt).Seconds(), words)
-	case l.only != 0:
+	} else if l.only != 0 {
 		return fmt.Errorf("MAVLink is heard, but not system %d, which -system asks for: %s", l.only, words)
 	}
 	return fmt.Errorf("MAVLink is heard, but no autopilot: %s; check that the autopilot is on, and sends MAVLink "+

@@ -343,11 +343,10 @@ func (r request) destination(v view, aim *place) (to place, err error) {
 		to.amsl = aim.amsl
 	}
 	to.lat, to.lon = or(r.lat, to.lat), or(r.lon, to.lon)
-	switch {
-	case r.altitude != nil:
+	if r.altitude != nil {
 		to.altitude = *r.altitude
 		to.amsl = v.home.amsl + *r.altitude
-	case r.altitudeMSL != nil:
+	} else if r.altitudeMSL != nil {
 		to.altitude = *r.altitudeMSL - v.home.amsl
 		to.amsl = *r.altitudeMSL
 	}
@@ -452,11 +451,10 @@ func (r request) reposition(v view, to place) step {
 		x: degE7(to.lat), y: degE7(to.lon),
 		p: [7]float32{-1, 1, 0, 0, 0, 0, float32(to.amsl)},
 	}
-	switch {
-	case v.firmware == px4:
+	if v.firmware == px4 {
 		s.p[0] = float32(or(r.speed, -1))
 		s.p[3] = float32(math.Remainder(or(r.heading, math.NaN()), 360) * math.Pi / 180)
-	case r.altitudeMSL == nil:
+	} else if r.altitudeMSL == nil {
 		s.frame = common.MAV_FRAME_GLOBAL_RELATIVE_ALT
 		s.p[6] = float32(to.altitude)
 	}
@@ -533,10 +531,10 @@ func (r request) planHoldPX4(v view, aim *place) (p plan) {
 func (v view) checkHover(r request) error {
 	toHover := v.kind() == hovering || r.mode == ModeLand
 	holds := r.mode == ModeHold && !r.goTo
-	switch {
-	case !toHover, v.hoversAtPlaces(), holds && v.standsInHold():
+	if !toHover || v.hoversAtPlaces() || (holds && v.standsInHold()) {
 		return nil
-	case holds:
+	}
+	if holds {
 		return refuse(codeUnsupported, "hold: this QuadPlane would go over to its wing and circle; land, or fly it "+
 			"by the sticks; it holds where Q_GUIDED_MODE is 1")
 	}
@@ -561,11 +559,11 @@ func (v view) standsInHold() bool {
 func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
 	f := v.firmware
 	altitude := or(r.altitude, defaultTakeoff)
-	switch {
-	case v.flying() && v.landed != 0:
+	if v.flying() && v.landed != 0 {
 		// if the landed state is unknown the autopilot decides
 		return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
-	case f == plane && r.altitude != nil:
+	}
+	if f == plane && r.altitude != nil {
 		return p, refuse(codeUnsupported, "altitude: a fixed wing takes off to its own TKOFF_ALT; leave it out")
 	}
 	p.steps = []step{f.enter(ModeHold)}

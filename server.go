@@ -260,20 +260,19 @@ func (l *connections) makeRoom() bool {
 	}
 	var idle, waiting *connection
 	for _, c := range l.open {
-		switch {
-		case !c.busy && (idle == nil || c.usedAt.Before(idle.usedAt)):
+		if !c.busy && (idle == nil || c.usedAt.Before(idle.usedAt)) {
 			idle = c
-		case c.endWait != nil && (waiting == nil || c.usedAt.Before(waiting.usedAt)):
+		} else if c.endWait != nil && (waiting == nil || c.usedAt.Before(waiting.usedAt)) {
 			waiting = c
 		}
 	}
-	switch {
-	case idle != nil && time.Since(idle.usedAt) >= closeAfter:
+	if idle != nil && time.Since(idle.usedAt) >= closeAfter {
 		// net/http notices
 		idle.Close()
 		delete(l.open, idle.Conn)
 		return true
-	case idle == nil && waiting != nil:
+	}
+	if idle == nil && waiting != nil {
 		waiting.endWait()
 		waiting.busy = false
 		waiting.usedAt = time.Now()

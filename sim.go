@@ -860,10 +860,9 @@ func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Me
 // obeyIfAddressed obeys a command for this vehicle. Only a PX4 before 1.16 answers a command
 // for another target.
 func (s *simulator) obeyIfAddressed(c simCommand, addressed bool) {
-	switch {
-	case addressed:
+	if addressed {
 		s.take(c)
-	case s.isPX4() && s.version < simPX4v16:
+	} else if s.isPX4() && s.version < simPX4v16 {
 		s.ack(c, common.MAV_RESULT_FAILED)
 	}
 }
@@ -1211,10 +1210,9 @@ func (p *simPort) Write(b []byte) (int, error) {
 		written = line.noiseIn(written)
 	}
 	p.gathered = append(p.gathered, written...)
-	switch {
-	case line.gathers == 0:
+	if line.gathers == 0 {
 		p.deliver()
-	case !p.gathering:
+	} else if !p.gathering {
 		p.gathering = true
 		// a boot would empty the agenda
 		time.AfterFunc(line.gathers, func() { p.s.change(p.deliver) })

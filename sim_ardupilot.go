@@ -176,10 +176,10 @@ func (b *simArduBrain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
 	if b.armed {
 		base |= common.MAV_MODE_FLAG_SAFETY_ARMED
 	}
-	switch {
-	case b.failsafe || b.broken:
+	if b.failsafe || b.broken {
 		return base, common.MAV_STATE_CRITICAL
-	case !b.grounded() || time.Since(b.booted) < simArduReady:
+	}
+	if !b.grounded() || time.Since(b.booted) < simArduReady {
 		return base, common.MAV_STATE_ACTIVE
 	}
 	return base, common.MAV_STATE_STANDBY
@@ -240,11 +240,11 @@ func (b *simArduBrain) command(c simCommand) {
 // obey enters a mode. A disarmed vehicle accepts every mode that exists.
 func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
 	row := b.row(custom)
-	switch {
-	case row.refused:
+	if row.refused {
 		b.text(common.MAV_SEVERITY_WARNING, "No such mode")
 		return common.MAV_RESULT_FAILED
-	case b.armed && row.needsPosition && !b.positioned():
+	}
+	if b.armed && row.needsPosition && !b.positioned() {
 		b.text(common.MAV_SEVERITY_WARNING, "Mode change to "+row.name+" failed: requires position")
 		return common.MAV_RESULT_FAILED
 	}
@@ -518,10 +518,10 @@ func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
 // axis returns the override while it is in force, else the receiver's stick. Without a
 // receiver the sticks are centred and the throttle is low.
 func (b *simArduBrain) axis(i int) int16 {
-	switch {
-	case time.Now().Before(b.override[i]):
+	if time.Now().Before(b.override[i]) {
 		return b.stick[i]
-	case b.receiver.live():
+	}
+	if b.receiver.live() {
 		return b.rc[i]
 	}
 	return 0
@@ -1070,10 +1070,9 @@ func (b *simArduBrain) message(id uint32) message.Message {
 }
 
 func (b *simArduBrain) hud(m *common.MessageVfrHud) {
-	switch {
-	case b.airborne:
+	if b.airborne {
 		m.Throttle = 34
-	case b.armed:
+	} else if b.armed {
 		m.Throttle = 18
 	}
 	if !b.bootedFor(10) {

@@ -204,11 +204,11 @@ func (b *simPX4Brain) setMode(c simCommand) {
 // the time until the last ack of a DO_SET_MODE; zero for any other command, which is acked at once.
 // The mode comes into force, and is shown, some time after that ack.
 func (b *simPX4Brain) obey(row simMode, ackAfter time.Duration) common.MAV_RESULT {
-	switch {
-	case row.refused:
+	if row.refused {
 		b.text(common.MAV_SEVERITY_CRITICAL, "Unsupported auto mode")
 		return common.MAV_RESULT_TEMPORARILY_REJECTED
-	case b.armed && (row.disarmedOnly || (row.sticks() && !b.streaming())):
+	}
+	if b.armed && (row.disarmedOnly || (row.sticks() && !b.streaming())) {
 		b.text(common.MAV_SEVERITY_CRITICAL, "Switching to mode '"+row.name+"' is currently not possible")
 		return common.MAV_RESULT_TEMPORARILY_REJECTED
 	}
@@ -349,10 +349,9 @@ func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 	t.yaw = c.p[3]
 	fly := func() {
 		b.enter(simPX4Loiter)
-		switch {
-		case b.canFly() && pauses:
+		if b.canFly() && pauses {
 			b.target = b.pausing()
-		case b.canFly():
+		} else if b.canFly() {
 			b.target = t
 		}
 	}
@@ -418,10 +417,9 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 		b.seen = b.streaming()
 		b.home.north, b.home.east = b.quad.north, b.quad.east
 		b.text(common.MAV_SEVERITY_INFO, "Armed by external command")
-		switch {
-		case b.dataLinkAct() != 0 && !b.foreignGCS && time.Since(b.gcsFrom) <= simRaced:
+		if b.dataLinkAct() != 0 && !b.foreignGCS && time.Since(b.gcsFrom) <= simRaced {
 			b.dataLinkLoss()
-		case b.mode == simPX4Takeoff:
+		} else if b.mode == simPX4Takeoff {
 			b.beginClimb()
 		}
 	}
@@ -686,11 +684,11 @@ func (b *simPX4Brain) sensors() (present, enabled, health common.MAV_SYS_STATUS_
 		rc    = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 	)
 	const simGlimpse = 900 * time.Millisecond
-	switch {
-	case b.reportAt.IsZero() && b.glimpses && time.Since(b.booted) >= simReportGap-simGlimpse:
+	if b.reportAt.IsZero() && b.glimpses && time.Since(b.booted) >= simReportGap-simGlimpse {
 		// PX4 can't be armed yet
 		return 0x0300400f, 0x0301400f, 0x0320883f | common.MAV_SYS_STATUS_PREARM_CHECK
-	case b.reportAt.IsZero():
+	}
+	if b.reportAt.IsZero() {
 		return 0, 0, 0x0321c83f
 	}
 	present = 0x0300400f
@@ -1005,10 +1003,9 @@ func (b *simPX4Brain) sticks(_ uint8, m *common.MessageManualControl) {
 // choose sets source as COM_RC_IN_MODE says.
 func (b *simPX4Brain) choose() {
 	prefer := func(first, second *simStickStream) {
-		switch {
-		case first.live():
+		if first.live() {
 			b.source = first
-		case second.live():
+		} else if second.live() {
 			b.source = second
 		}
 	}

@@ -276,10 +276,9 @@ func (s *sticks) giveToClient(v situation, client netip.Addr) {
 func (s *sticks) switched(v situation) {
 	s.taken = true
 	moving := s.phase != stickOff && v.movementOverrides() && v.now.Sub(s.moved) < stickStill
-	switch {
-	case !v.shown().flownBySticks():
+	if !v.shown().flownBySticks() {
 		s.switchedTo = shownMode{custom: v.custom, at: v.now}
-	case moving && v.now.Sub(s.switchedTo.at) <= undoneIn:
+	} else if moving && v.now.Sub(s.switchedTo.at) <= undoneIn {
 		_, name := px4.reported(s.switchedTo.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's "+
 			"sticks have ended: 2 s from now a switch will stay in force. With COM_RC_OVERRIDE 0 every switch does",
@@ -289,10 +288,9 @@ func (s *sticks) switched(v situation) {
 	// what went out last: a movement that toSend held back never goes out
 	s.set(s.streamed, v.now)
 	s.park(v)
-	switch {
-	case s.src.inUse(v.firmware):
+	if s.src.inUse(v.firmware) {
 		s.end(v)
-	case s.phase != stickOff && s.src.live(v.firmware) && v.flying():
+	} else if s.phase != stickOff && s.src.live(v.firmware) && v.flying() {
 		s.acts.notice = "centred sticks go on, lest the drone sink under a transmitter that nobody holds; moving " +
 			"any switch of the transmitter frees its sticks"
 	}
@@ -320,10 +318,9 @@ func (s *sticks) hearForeign(v situation) {
 
 // hearChannels takes RC_CHANNELS. A switch of the transmitter that moves gives the pilot his sticks.
 func (s *sticks) hearChannels(v situation, c channels) {
-	switch {
-	case v.firmware == px4:
+	if v.firmware == px4 {
 		s.src.hearTransmitter(v.now)
-	case v.firmware.ardupilot() && s.src.switchMoves(c, v.now) && s.phase != stickOff:
+	} else if v.firmware.ardupilot() && s.src.switchMoves(c, v.now) && s.phase != stickOff {
 		// it may have come on under our stream
 		s.src.receiver = max(s.src.receiver, receiverIdle)
 		s.taken, s.acts.takeover = true, s.flies(v)
@@ -388,12 +385,11 @@ func (s *sticks) tick(v situation) (next time.Time) {
 		s.src.heardInFlight = s.src.transmits(v.now)
 	}
 	askedHold := s.client.holdAsked.After(s.client.spoke)
-	switch {
-	case !v.online && v.mode.flownBySticks():
+	if !v.online && v.mode.flownBySticks() {
 		// when the link is back somebody else may fly
 		s.client.spoke = time.Time{}
 		s.client.lost = v.now
-	case v.busy && !askedHold:
+	} else if v.busy && !askedHold {
 		// with a command under way no client is silent; after askedHold it may be our hold
 		s.client.spoke = v.now
 	}
@@ -719,10 +715,10 @@ const px4SourceOrder = firmwareVersion(1<<24 | 17<<16)
 
 // noSticks is why nobody's sticks act on this PX4, not even a transmitter's; no reason if somebody's do.
 func (v view) noSticks() reason {
-	switch {
-	case v.rcIn() >= 5 && v.rcIn() <= 8 && v.version < px4SourceOrder:
+	if v.rcIn() >= 5 && v.rcIn() <= 8 && v.version < px4SourceOrder {
 		return v.aboutRcIn(nobodyBefore17)
-	case v.rcIn() < 0 || v.rcIn() == 4 || v.rcIn() > 8:
+	}
+	if v.rcIn() < 0 || v.rcIn() == 4 || v.rcIn() > 8 {
 		return v.aboutRcIn(nobody)
 	}
 	return reason{}
@@ -808,10 +804,9 @@ func (d *drone) act() stickActs {
 	if acts.takeover {
 		d.cmd.takeover(interruption(time.Now(), "somebody else moves the sticks"))
 	}
-	switch {
-	case d.sticks.phase == stickOff:
+	if d.sticks.phase == stickOff {
 		d.link.setSticks(nil)
-	case acts.send:
+	} else if acts.send {
 		o := d.outgoing(d.sticks.toSend(d.cmd.reports.keeps()))
 		d.link.setSticks(&o)
 	}

@@ -202,10 +202,10 @@ func (c *commander) stop() {
 // it may. It may not while a command is under way, and after a takeover or a disarming until
 // a client's next step or sticks are accepted.
 func (c *commander) mustNotAct() error {
-	switch {
-	case len(c.tasks) > 0:
+	if len(c.tasks) > 0 {
 		return errSuperseded
-	case !c.clientActed:
+	}
+	if !c.clientActed {
 		return refuse(codeInterrupted, "no client has commanded the drone since it was taken over or disarmed")
 	}
 	return nil
@@ -214,10 +214,10 @@ func (c *commander) mustNotAct() error {
 // mustStop is why a task may not go on; nil: it may. After a takeover a task whose step is on
 // the wire still waits for that step's answer.
 func (t *task) mustStop() error {
-	switch {
-	case t.endedBy == nil, t.takenOver() && t.onWire():
+	if t.endedBy == nil || (t.takenOver() && t.onWire()) {
 		return nil
-	case t.command != nil:
+	}
+	if t.command != nil {
 		return t.ended("%s; %s was sent before; nothing more was sent", t.sentName())
 	}
 	return t.ended("%s; nothing was sent")
@@ -722,10 +722,9 @@ func (d *drone) accepted(t *task, s *step) {
 // conclude follows carryOut, before the next task begins. A failed plan disarms, on the ground,
 // what it armed, or may have armed (rule 7). Like every step it asks mustStop.
 func (d *drone) conclude(w waiter, t *task, err error) {
-	switch {
-	case err == nil && t.request.entersSticks():
+	if err == nil && t.request.entersSticks() {
 		d.sticks.giveToClient(d.situation(time.Now()), t.request.from)
-	case vehicleFailed(err) && t.armed && d.onGround():
+	} else if vehicleFailed(err) && t.armed && d.onGround() {
 		disarm := d.firmware().armDisarm(false)
 		// arm: false
 		t.doing = request{arm: new(bool)}
@@ -753,11 +752,10 @@ func (d *drone) leftBehind(t *task, err error) error {
 	full := *e
 	endedOther := t.previous != nil && t.previous.why == errSuperseded
 	changed := t.answer.command != 0 && (last.custom != t.was.custom || last.armed != t.was.armed)
-	switch {
-	case endedOther:
+	if endedOther {
 		full.text += "; mavrest gave up the " + t.previous.request.name() + " before it, which the autopilot may " +
 			"still fly"
-	case !changed:
+	} else if !changed {
 		return err
 	}
 	if t.was.failsafe && t.answer.command != 0 {
@@ -863,13 +861,12 @@ func (d *drone) watch(v view) time.Time {
 
 	// what came before its acceptance proves nothing
 	land, lost := m.watch(v.since(m.at))
-	switch {
-	case lost != "":
+	if lost != "" {
 		if d.cmd.onWayToLand() {
 			d.notify("the landing at the place was given up: " + lost)
 		}
 		d.cmd.endManoeuvre(interruption(m.lostAt(now), lost+"; the vehicle is in "+d.modeName()))
-	case land && d.cmd.idle():
+	} else if land && d.cmd.idle() {
 		m.tried = now
 		d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })
 	}

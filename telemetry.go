@@ -564,10 +564,10 @@ func (t *telemetry) worstBattery(now time.Time) battery {
 	}
 	// PX4's SYS_STATUS is about the worst battery, ArduPilot's about the first.
 	same := recent == 1 || t.id.autopilot == common.MAV_AUTOPILOT_PX4 || t.summary.remaining == worst.remaining
-	switch {
-	case recent == 0:
+	if recent == 0 {
 		return t.summary
-	case !t.summary.received() || !same:
+	}
+	if !t.summary.received() || !same {
 		return worst
 	}
 	shown := t.summary
