@@ -251,7 +251,7 @@ func failed(err error) response {
 	return asJSON(errorStatus[body.Code], body)
 }
 
-// failedLater is the answer to a command that was accepted, and failed during the wait for its manoeuvre.
+// failedLater is the answer to a request that was accepted, and failed during the wait for its manoeuvre.
 func failedLater(err error, accepted commandBody) response {
 	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal), commandBody: &accepted}
 	return asJSON(errorStatus[body.Code], body)
@@ -468,7 +468,7 @@ func (a *api) getMode(http.ResponseWriter, *http.Request) response {
 	return success(modeBody{Mode: mode.String(), VehicleMode: word(name)})
 }
 
-// commandBody is the answer to a command. Mode is empty unless it was accepted. Done says whether the
+// commandBody is the answer to a request. Mode is empty unless it was accepted. Done says whether the
 // manoeuvre is complete, Took after how many seconds the wait ended; both are nil unless the client waited. Note is
 // what else is to be said.
 type commandBody struct {
@@ -484,7 +484,7 @@ type commandBody struct {
 // errMadeWay ends a wait whose connection another client needs.
 var errMadeWay = fmt.Errorf("all %d connections were in use, and another client needed one", maxConnections)
 
-// doRequest reads the fields of a command (example is a body that works), checks that they fit together, lets the drone
+// doRequest reads the fields of a request (example is a body that works), checks that they fit together, lets the drone
 // carry it out, waits for its manoeuvre if the client asked for that, and logs the answer.
 func (a *api) doRequest(
 	w http.ResponseWriter, r *http.Request, req *request, example string, fields []field, check func() error,

@@ -140,7 +140,7 @@ func (d *drone) run(ctx context.Context) {
 	d.wg.Wait()
 }
 
-// quit ends every task and every wait. No client's command begins any more; the farewell's may.
+// quit ends every task and every wait. No client's request begins any more; the farewell's may.
 func (d *drone) quit() {
 	d.change(func() {
 		if !d.cmd.stopped {
@@ -432,7 +432,7 @@ func (d *drone) able() error {
 }
 
 // wait waits until a manoeuvre is complete, or returns what ended it; began is when its
-// command came. A client that goes away ends only its own wait, a lost link ends nothing,
+// request came. A client that goes away ends only its own wait, a lost link ends nothing,
 // and at the program's end the vehicle flies on.
 func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) (err error) {
 	select {

@@ -21,7 +21,7 @@ const (
 	codeNotDone     errorCode = "not_done"
 )
 
-// commandError is why a command was not carried out.
+// commandError is why a request was not carried out.
 type commandError struct {
 	code errorCode
 
@@ -49,7 +49,7 @@ func refuse(code errorCode, format string, args ...any) error {
 
 var errSuperseded = &commandError{code: codeSuperseded, text: "a newer command took this one's place"}
 
-// interruption is the error of a command that somebody else ended; since is when.
+// interruption is the error of a request that somebody else ended; since is when.
 func interruption(since time.Time, why string) *commandError {
 	return &commandError{code: codeInterrupted, text: why, since: since}
 }

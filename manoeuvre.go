@@ -36,7 +36,7 @@ const (
 	// targetNew: for this long the old target may still show; a strange one must last as long
 	targetNew = time.Second
 
-	// targetSoon: a strange target this soon after the acceptance answers the command
+	// targetSoon: a strange target this soon after the acceptance answers the plan
 	targetSoon = 3 * time.Second
 
 	// wingRadii: a fixed wing within this many radii of its circle has arrived
@@ -52,7 +52,7 @@ const (
 	wingStays = time.Second
 )
 
-// manoeuvre is what the last accepted command leads to, watched to its end.
+// manoeuvre is what the last accepted plan leads to, watched to its end.
 type manoeuvre struct {
 	request request
 	plan    plan
@@ -155,7 +155,7 @@ func lasts(since *time.Time, is bool, now time.Time) time.Duration {
 }
 
 // lostAt is the time of the interruption, for a manoeuvre that is abandoned now. A target that was strange
-// from the start is the autopilot's answer to the command: then it is the time of the acceptance.
+// from the start is the autopilot's answer to the plan: then it is the time of the acceptance.
 func (m *manoeuvre) lostAt(now time.Time) time.Time {
 	if !m.strange.IsZero() && m.strange.Sub(m.at) < targetSoon {
 		return m.at

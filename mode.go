@@ -198,13 +198,13 @@ const (
 	// newerLeast: what newerAfter returns at least
 	newerLeast = 100 * time.Millisecond
 
-	// reportFresh: a client's command may follow a report of this age
+	// reportFresh: a client's first step may follow a report of this age
 	reportFresh = 200 * time.Millisecond
 
 	// pollArmed: an armed vehicle is asked again at this age of its last report
 	pollArmed = 200 * time.Millisecond
 
-	// pollDisarmed: the same for a disarmed one; while a command waits see againAfter
+	// pollDisarmed: the same for a disarmed one; while a step waits see againAfter
 	pollDisarmed = 1500 * time.Millisecond
 
 	// reportAgain: or a round trip: between two requests of what is waited for

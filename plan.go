@@ -11,7 +11,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// request is a command as POST mode, takeoff, goto and land read and check it. A nil number was not given.
+// request is what a client asks for by POST mode, takeoff, goto or land. A nil number was not given.
 type request struct {
 	// setMode: mode is to be set
 	setMode bool

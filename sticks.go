@@ -29,10 +29,10 @@ const (
 	// armed by then
 	stickGone = time.Second
 
-	// stickIdle: a disarmed vehicle's stream ends this long after the client's last command
+	// stickIdle: a disarmed vehicle's stream ends this long after the client's last request
 	stickIdle = 5 * time.Second
 
-	// silentClient: after the client's last input or command it is silent
+	// silentClient: after the client's last input or request it is silent
 	silentClient = 3 * time.Second
 
 	// othersPause: how long ours pause after another program's last sticks
@@ -92,7 +92,7 @@ type stickHolder struct {
 	// kind: how the vehicle flew by sticks when it took them: they mean something else in another kind
 	kind kind
 
-	// spoke: its last input or command; zero: its silence means nothing
+	// spoke: its last input or request; zero: its silence means nothing
 	spoke time.Time
 
 	// holdAsked: when a hold for a silent client was requested last
@@ -390,7 +390,7 @@ func (s *sticks) tick(v situation) (next time.Time) {
 		s.client.spoke = time.Time{}
 		s.client.lost = v.now
 	} else if v.busy && !askedHold {
-		// with a command under way no client is silent; after askedHold it may be our hold
+		// with a task under way no client is silent; after askedHold it may be our hold
 		s.client.spoke = v.now
 	}
 	if s.phase == stickClient && s.otherKind(v) {
@@ -952,7 +952,7 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	return v.mode, nil
 }
 
-// receiverDeadline is when a command stops waiting for the receiver's state. SYS_STATUS brings
+// receiverDeadline is when a task stops waiting for the receiver's state. SYS_STATUS brings
 // it, twice a second.
 func (d *drone) receiverDeadline() time.Time {
 	return d.sticks.src.validFrom.Add(showWithin + d.cmd.acks.trip)

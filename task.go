@@ -64,7 +64,7 @@ type answer struct {
 }
 
 // task is a request from its arrival to its answer. What it is doing is its request. While it waits until the drone
-// is clear of the ground it does nothing: any newer command ends it. Once its plan has failed it is the disarming
+// is clear of the ground it does nothing: any newer request ends it. Once its plan has failed it is the disarming
 // of what it armed: who comes then waits for that.
 type task struct {
 	commander *commander
@@ -96,7 +96,7 @@ type task struct {
 	// armed: it sent an ARM to a disarmed vehicle, which did not refuse it
 	armed bool
 
-	// endedBy: a newer command, a takeover, a disarming, the program's end; nil: nothing
+	// endedBy: a newer request, a takeover, a disarming, the program's end; nil: nothing
 	endedBy *commandError
 }
 
@@ -133,7 +133,7 @@ func (c *commander) leave(t *task) {
 }
 
 // end ends a task from outside. A takeover or a disarming does not replace an earlier reason;
-// a newer command and the program's end do.
+// a newer request and the program's end do.
 func (t *task) end(why *commandError) {
 	if t.endedBy == nil || why.code != codeInterrupted {
 		t.endedBy = why
@@ -185,7 +185,7 @@ func (c *commander) disarmed() {
 	}
 }
 
-// stop ends every task; no client's command begins any more. A step that was sent may still happen: no_ack.
+// stop ends every task; no client's request begins any more. A step that was sent may still happen: no_ack.
 func (c *commander) stop() {
 	c.stopped = true
 	for _, t := range c.tasks {
@@ -199,7 +199,7 @@ func (c *commander) stop() {
 }
 
 // mustNotAct is why mavrest may not send a command that no client asks for at this moment; nil:
-// it may. It may not while a command is under way, and after a takeover or a disarming until
+// it may. It may not while a task is under way, and after a takeover or a disarming until
 // a client's next step or sticks are accepted.
 func (c *commander) mustNotAct() error {
 	if len(c.tasks) > 0 {
@@ -441,7 +441,7 @@ func (c *commander) replace(t *task) {
 	c.manoeuvre = t.answer.manoeuvre
 }
 
-// endManoeuvre ends and forgets the manoeuvre. It also ends the command that began or continues it, if
+// endManoeuvre ends and forgets the manoeuvre. It also ends the task that began or continues it, if
 // that is still under way. If a landing was on its way to its place, the mode is now the reported one.
 func (c *commander) endManoeuvre(why *commandError) {
 	if c.manoeuvre == nil {
@@ -508,7 +508,7 @@ func (d *drone) perform(w waiter, t *task) error {
 }
 
 // inQueue takes a task through the queue. The task leaves it whatever happens, also by a panic, which
-// net/http's handler recovers: else no command would have its turn any more.
+// net/http's handler recovers: else no task would have its turn any more.
 func (d *drone) inQueue(w waiter, t *task) error {
 	defer d.cmd.leave(t)
 	if err := d.takeTurn(w, t); err != nil {
@@ -572,7 +572,7 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 }
 
 // awaitClear waits until the drone is clear of the ground, if the task flies to a place (rule 11). The plan is made
-// after that: home may have moved. A newer command that came while the task was in the queue ends it too.
+// after that: home may have moved. A newer request that came while the task was in the queue ends it too.
 func (d *drone) awaitClear(w waiter, t *task) error {
 	v := d.view(time.Now())
 	if !t.plan.away() || v.isClear() {
@@ -1023,7 +1023,7 @@ func hint(f firmware, typ common.MAV_TYPE, s *step, fenced bool) string {
 	return ""
 }
 
-// explained adds to the error of an interrupted command what the autopilot said from 1 s, before a failsafe 3 s,
+// explained adds to the error of an interrupted request what the autopilot said from 1 s, before a failsafe 3 s,
 // before the takeover to 0.5 s after it, and what a failsafe finds unhealthy.
 func (d *drone) explained(w waiter, err error) error {
 	e, ok := err.(*commandError)

@@ -85,7 +85,7 @@ type own struct {
 	// busy: a plan is under way, or waits
 	busy bool
 
-	// entering: a command to enter a stick mode is under way, or is a claim (rule 3)
+	// entering: a request to enter a stick mode is under way, or is a claim (rule 3)
 	entering bool
 }
 
