@@ -168,7 +168,8 @@ func newHandler(d *drone, allowed admission) http.Handler {
 	mux.Handle("/", handler(notFound).answers(d.log))
 	return handler(func(w http.ResponseWriter, r *http.Request) response {
 		answered, err := allowed.check(w, r)
-		// a browser shows its user no more than that it failed
+
+		// A browser shows its user no more than that it failed.
 		if code(err) == codeCrossOrigin {
 			d.log.Warn("a page was refused", "from", r.RemoteAddr, "origin", r.Header.Get("Origin"),
 				"method", r.Method, "path", r.URL.Path, "error", err)
@@ -180,7 +181,7 @@ func newHandler(d *drone, allowed admission) http.Handler {
 			return written
 		}
 
-		// ServeMux would redirect it
+		// ServeMux would redirect a path like that.
 		if p := r.URL.Path; !path.IsAbs(p) || path.Clean(p) != p {
 			return notFound(w, r)
 		}
@@ -204,12 +205,13 @@ func notFound(w http.ResponseWriter, r *http.Request) response {
 // encode returns v as JSON with a newline, without HTML escapes.
 func encode(v any) []byte {
 	var b bytes.Buffer
-	// a status takes less
+
+	// A status takes less.
 	b.Grow(2 << 10)
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		// an answer has a value that JSON can't express: a bug
+		// An answer has a value that JSON can't express: a bug.
 		panic(err)
 	}
 	return b.Bytes()
@@ -295,7 +297,7 @@ func readFields(w http.ResponseWriter, r *http.Request, example string, fields [
 		return nil, err
 	}
 
-	// with Expect: 100-continue the client has not sent the body yet
+	// With Expect: 100-continue the client has not sent the body yet.
 	if r.ContentLength > maxBody {
 		return nil, errTooLarge
 	}
@@ -308,7 +310,7 @@ func readFields(w http.ResponseWriter, r *http.Request, example string, fields [
 	case len(body) > maxBody:
 		return nil, errTooLarge
 	case connOf(r).gone():
-		// an outage delayed the request, and its client has given up
+		// An outage delayed the request, and its client has given up.
 		return nil, refuse(codeBadRequest, "the connection was closed before the command was read: nothing was sent")
 	}
 	return body, decode(trimBody(body), example, fields)
@@ -324,12 +326,13 @@ func checkLength(w http.ResponseWriter, r *http.Request) error {
 	// -1 for chunks
 	lengthGiven := r.ContentLength != 0 || r.Header["Content-Length"] != nil
 	i := slices.IndexFunc(bodyHeaders, func(name string) bool {
-		// an empty one counts as none
+		// An empty one counts as none.
 		return strings.Join(r.Header[name], "") != ""
 	})
 	if lengthGiven || i < 0 {
 		return nil
 	}
+
 	// A connection that is closed before the body came is reset, and the answer may be lost. After a
 	// MaxBytesReader net/http closes only its own side, and waits for the client a while.
 	http.MaxBytesReader(w, io.NopCloser(strings.NewReader("?")), 0).Read(make([]byte, 1))
@@ -355,7 +358,7 @@ func decode(body []byte, example string, fields []field) error {
 	}
 	seen := make(map[string]bool)
 	for dec.More() {
-		// no error: the whole body is valid JSON
+		// No error: the whole body is valid JSON.
 		t, _ := dec.Token()
 		name := t.(string)
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
@@ -396,16 +399,17 @@ func fieldNames(fields []field) string {
 
 func (f field) decode(dec *json.Decoder) error {
 	if err := dec.Decode(f.into); err != nil {
-		// the only possible error: the JSON is valid
+		// The only possible error: the JSON is valid.
 		e := err.(*json.UnmarshalTypeError)
-		// a number that float64 can't hold
+
+		// It is a number that float64 can't hold.
 		if strings.HasPrefix(e.Value, "number ") {
 			return refuse(codeOutOfRange, "%s: the number is too large", f.name)
 		}
 		return refuse(codeBadRequest, "%s: want %s, got a JSON %s", f.name, f.values(), e.Value)
 	}
 
-	// only null leaves it so
+	// Only null leaves the pointer nil.
 	if reflect.ValueOf(f.into).Elem().IsNil() {
 		return f.isNull()
 	}
@@ -663,7 +667,7 @@ var lookalikes = []lookalike{
 func lookOf(body []byte) string {
 	switch {
 	case bytes.HasPrefix(body, []byte("\x1f\x8b")):
-		// gzip
+		// Gzip.
 		return "it is compressed: send it as it is"
 	case bytes.HasPrefix(body, []byte("\xff\xfe")),
 		bytes.HasPrefix(body, []byte("\xfe\xff")),

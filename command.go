@@ -188,7 +188,8 @@ func (a *acks) send(c *command) error {
 // hear takes an ack that the vehicle sent to us; reports is the number of reports before it.
 func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time) {
 	a.answered = true
-	// the answer is still to come
+
+	// IN_PROGRESS: the answer is still to come.
 	if result == uint8(common.MAV_RESULT_IN_PROGRESS) {
 		return
 	}
@@ -196,7 +197,7 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 	c, accepted := a.waiting[cmd], result == uint8(common.MAV_RESULT_ACCEPTED)
 	switch {
 	case c == nil || c.copies == 0 || now.Before(c.sentAt):
-		// it answers no copy of a command that waits
+		// It answers no copy of a command that waits.
 	case !accepted && c.refusal == nil:
 		c.refusal = &result
 		c.refusedAt = now
@@ -236,17 +237,19 @@ func (a *acks) ask(id uint32) error {
 // before the first copy, r must have come after the ack.
 func (c *command) shown(r report, reports int) bool {
 	shows := false
-	// what the command asks for
+
+	// What the command asks for.
 	showedBefore := false
 	switch s, g := c.step, c.step.to; {
 	case s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM:
 		shows, showedBefore = r.armed == s.arms(), c.before.armed == s.arms()
 	case g == nil:
-		// only its ack answers it
+		// Only its ack answers it.
 		return c.acked()
 	default:
 		atEnd := g.atEnd(r) && c.before.custom != g.end
-		// the vehicle does not climb
+
+		// The vehicle does not climb.
 		disarmedTakeoff := s.cmd == common.MAV_CMD_NAV_TAKEOFF && !r.armed
 		shows = (r.custom == g.number || atEnd) && !disarmedTakeoff
 		showedBefore = c.before.custom == g.number
@@ -299,7 +302,7 @@ func (c *command) refused() error {
 		e.code, what = codeUnsupported, "the autopilot does not know "+commandName(c.step)
 	}
 
-	// the goto was accepted and is not taken back (rule 7)
+	// The goto was accepted and is not taken back (rule 7).
 	switch c.step.cmd {
 	case common.MAV_CMD_DO_CHANGE_SPEED:
 		what = "it flies there at its own speed: the speed was refused"
@@ -475,12 +478,12 @@ type departure struct {
 // decide says goOn once the step may go out. A report from before awayAt, when the port was last found down,
 // does not count.
 func (x departure) decide(r *reports, awayAt time.Time, clear bool, now time.Time) decision {
-	// it was when the step was planned, so the drone has touched the ground again
+	// The drone was clear when the step was planned, so it has touched the ground again.
 	if x.away && !clear {
 		return decision{move: tooNear}
 	}
 
-	// an older report does not count: a pilot's switch may be newer
+	// An older report does not count: a pilot's switch may be newer.
 	oldest := x.due.Add(max(reportAgain, x.trip))
 	if x.atOnce {
 		oldest = x.due.Add(-reportFresh)
@@ -524,7 +527,8 @@ func (c *command) decide(last report, r *reports, trip time.Duration, taken bool
 
 	end := c.answerBy(trip)
 	repeats := !c.answered()
-	// no copy goes out any more (rule 4)
+
+	// After a takeover no copy goes out any more (rule 4).
 	if taken && repeats {
 		end = c.triedAt.Add(showWithin)
 		repeats = false
@@ -541,7 +545,7 @@ func (c *command) decide(last report, r *reports, trip time.Duration, taken bool
 		next = sooner(next, c.copyDue)
 	}
 
-	// else no report proves it yet
+	// A report may prove it now.
 	if c.acked() || c.step.byReport() {
 		again := r.dueAwaited(trip)
 		if !c.asked || c.ackedAt.After(r.asked) || !now.Before(again) {

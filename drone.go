@@ -112,14 +112,16 @@ func (d *drone) changeMayWait(f func(w waiter)) {
 func (d *drone) unlockChanged() {
 	defer d.mu.Unlock()
 	d.settle()
-	// whoever waits decides again
+
+	// Whoever waits decides again.
 	d.cmd.bell.ring()
 }
 
 // settle does what follows from a change, whatever was changed: what is due now, the sticks' acts among it.
 func (d *drone) settle() {
 	d.changes.Add(1)
-	// as after most messages
+
+	// This is so after most messages.
 	if d.onlyTelemetry {
 		d.onlyTelemetry = false
 		return
@@ -177,9 +179,10 @@ func (d *drone) tick() {
 
 // doDue does what is due and returns when the next thing is.
 func (d *drone) doDue(now time.Time) time.Time {
-	// at the latest
+	// At the latest.
 	next := now.Add(offlineAfter)
-	// the farewell's time is over: end its hold or landing
+
+	// The farewell's time is over: end its hold or landing.
 	if d.cmd.stopped && !now.Before(d.quitBy) {
 		d.cmd.stop()
 	}
@@ -195,6 +198,7 @@ func (d *drone) doDue(now time.Time) time.Time {
 	if acts := d.act(); acts.hold && d.cmd.idle() {
 		d.wg.Go(func() { d.changeMayWait(d.holdForSilent) })
 	}
+
 	// PX4 sends its texts only to a ground station. Where NAV_DLL_ACT is set, the end of a ground
 	// station's heartbeat would be a failsafe.
 	act, known := d.params.values["NAV_DLL_ACT"]
@@ -210,7 +214,8 @@ func (d *drone) doDue(now time.Time) time.Time {
 // poll requests the target and HEARTBEAT if they are due, and returns when the next one is.
 func (d *drone) poll(now time.Time) (next time.Time) {
 	mode := d.machine.mode
-	// it circles home
+
+	// It circles home.
 	returns := (mode == ModeRTL || mode == ModeRTGS) && d.tel.id.airframe() == fixedWing
 	if d.machine.report.armed && (mode == ModeHold || mode == ModeTakeoff || returns || d.cmd.onWayToLand()) {
 		if next = d.targetAsked.Add(targetEvery); !now.Before(next) {
@@ -240,7 +245,7 @@ func (d *drone) take(h heard) {
 	case h.replaced != nil:
 		d.replaced(h)
 	case h.msg == nil:
-		// the port is open; an earlier process may have sent sticks
+		// The port is open; an earlier process may have sent sticks.
 		d.sticks.src.hide(h.at.Add(overrideTimeout))
 	case h.foreign:
 		d.sticks.hearForeign(d.situation(h.at))
@@ -257,7 +262,7 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 		d.restarted(now, "the autopilot has started again")
 	}
 
-	// it was taken for another family of autopilots
+	// The vehicle was taken for another family of autopilots.
 	if d.online && d.handshake.firmware != d.firmware() {
 		clear(d.params.values)
 		d.handshake.begin(now)
@@ -324,7 +329,8 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, now time.Time) {
 	}
 	if !d.online {
 		d.online = true
-		// possibly another vehicle: request its version and parameters again
+
+		// A disarmed vehicle may be another one: request its version and parameters again.
 		if !d.machine.report.armed {
 			d.forget()
 		}
@@ -347,6 +353,7 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	if failsafeBegins {
 		d.failsafeAt = shown.at
 	}
+
 	// One that only lasts did not change the mode: a Copter is CRITICAL for the whole flight after a low battery.
 	failsafeActs := shown.failsafe && shown.at.Sub(d.failsafeAt) <= takenBefore
 	switch {
@@ -363,7 +370,8 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	}
 	if before.armed && !shown.armed {
 		d.cmd.disarmed()
-		// it has ended
+
+		// The takeoff has ended.
 		if d.machine.mode == ModeTakeoff {
 			d.machine.abandon()
 		}
@@ -377,7 +385,8 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 func (d *drone) takeover(why string, failsafe bool) {
 	d.cmd.takeover(&commandError{code: codeInterrupted, text: why, since: time.Now(), failsafe: failsafe})
 	d.tel.target = unknownPoint
-	// the vehicle may fly elsewhere now
+
+	// The vehicle may fly elsewhere now.
 	d.targetAsked = time.Time{}
 	d.sticks.switched(d.situation(time.Now()))
 	d.logMode(why)
@@ -496,7 +505,7 @@ func (d *drone) view(now time.Time) view {
 		v.gcsFailsafe = v.param(stickParams[v.firmware], 0)
 	}
 
-	// they come together
+	// Position and velocity come together.
 	if p, m := &t.position, &t.velocity; p.within(freshFor, now) {
 		v.place = place{p.lat, p.lon, p.relative, p.amsl}
 		v.heading = p.heading
@@ -504,7 +513,7 @@ func (d *drone) view(now time.Time) view {
 		v.placeAt = p.at
 	}
 
-	// both are of EXTENDED_SYS_STATE
+	// The landed state and vtol_state are both of EXTENDED_SYS_STATE.
 	if t.landed.within(freshFor, now) {
 		v.vtol = common.MAV_VTOL_STATE(t.id.vtol)
 	}

@@ -61,7 +61,7 @@ func (*MessageEkfStatusReport) GetID() uint32 { return 193 }
 func newDialect(messages ...message.Message) *dialect.ReadWriter {
 	rw := &dialect.ReadWriter{Dialect: &dialect.Dialect{Version: 3, Messages: messages}}
 	if err := rw.Initialize(); err != nil {
-		// a mistake in the list of messages
+		// A mistake in the list of messages.
 		panic(err)
 	}
 	return rw
@@ -232,7 +232,7 @@ func (d *deframer) read(r io.Reader) error {
 // readDatagram reads a datagram behind what its sender's last one left.
 func (d *deframer) readDatagram(r io.Reader) error {
 	if d.buf == nil {
-		// no datagram is longer
+		// No datagram is longer.
 		d.buf = make([]byte, maxFrame+math.MaxUint16)
 	}
 	d.keep()
@@ -250,7 +250,8 @@ func (d *deframer) readDatagram(r io.Reader) error {
 		return err
 	}
 	p := &d.pieces[i]
-	// its end was lost
+
+	// The end of that piece was lost.
 	if d.at.Sub(p.at) > pieceFor || d.wholeFrames(d.rest) {
 		d.errors++
 	} else {
@@ -304,13 +305,13 @@ func (d *deframer) next() (rawFrame, bool) {
 			d.skipped = 0
 			return f, true
 		case size == 0 && !(d.datagrams && d.tailLength() < len(d.rest)):
-			// a frame may start here, but is not complete
+			// A frame may start here, but is not complete.
 			return rawFrame{}, false
 		case d.skipped%256 == 0:
 			d.errors++
 		}
 
-		// no frame starts here
+		// No frame starts here.
 		d.rest = d.rest[1:]
 		d.skipped++
 	}
@@ -353,7 +354,7 @@ func (d *deframer) tailLength() int {
 // candidate reads b as a frame. The size is −1 if b does not begin with a frame, 0 if
 // the frame is not complete.
 func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
-	// where the payload begins
+	// Where the payload begins.
 	begin := 6
 	if f.v2 = b[0] == frame.V2MagicByte; f.v2 {
 		begin = 10
@@ -396,7 +397,7 @@ func claimedSize(b []byte) int {
 		// MAVLink forbids reading unknown flags
 		return -1
 	case b[2] != 0:
-		// the signature
+		// The signature.
 		return 10 + int(b[1]) + 2 + 13
 	}
 	return 10 + int(b[1]) + 2

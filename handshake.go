@@ -116,17 +116,19 @@ func (h *handshake) begin(now time.Time) {
 	clear(h.params.acks.asked)
 	*h = handshake{params: h.params, unanswered: make(map[string]int)}
 	h.firmware, h.began = h.params.tel.id.firmware(), now
+
 	// ArduPilot sends it as often as it is asked
 	live := stream{id: idHeartbeat, hz: 20}
 	switch baud := h.params.acks.link.state().baud; {
 	case h.firmware == px4:
-		// it comes with every change, and twice a second
+		// It comes with every change, and twice a second.
 		live = stream{id: idCurrentMode, hz: 100, least: 1.5}
 	case baud > 0 && baud < 115200:
 		live.hz = 10
 	}
 	h.streams = append([]stream{live}, streams...)
-	// has it a position, so that it can take off?
+
+	// Has an ArduPilot a position, so that it can take off?
 	if h.firmware.ardupilot() {
 		h.streams = append(h.streams, stream{id: idEstimate, hz: 1})
 	}
@@ -189,7 +191,7 @@ func (h *handshake) ask(now time.Time) {
 		p.acks.ask(idVersion)
 	}
 
-	// is it a QuadPlane?
+	// EXTENDED_SYS_STATE says whether a plane is a QuadPlane.
 	if h.firmware == plane && !p.tel.landed.received() {
 		p.acks.ask(idExtendedState)
 	}

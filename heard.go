@@ -80,7 +80,8 @@ func (list *neighbours) hear(f rawFrame, now time.Time) {
 	case idHeartbeat:
 		n.beats = true
 		n.typ = 0
-		// MAVLink 2 cuts zeros off
+
+		// MAVLink 2 cuts zeros off the end of a payload.
 		if len(f.payload) > 4 {
 			n.typ = minimal.MAV_TYPE(f.payload[4])
 		}
@@ -92,7 +93,8 @@ func (list *neighbours) hear(f rawFrame, now time.Time) {
 // words lists who is heard, and what that may mean; "" if nobody is.
 func (list neighbours) words(ownSystem byte, now time.Time) string {
 	var names []string
-	// a vehicle has another component than an autopilot's
+
+	// A vehicle has another component than an autopilot's.
 	elsewhere := false
 	for _, n := range list {
 		if n.frames < 2 || now.Sub(n.at) >= neighbourFor {
@@ -271,7 +273,7 @@ func (a *vehicleAddress) same(now time.Time) (same, known bool) {
 	case bothClocks && !a.clock.goesOn(o.clock):
 		return false, true
 	case bothClocks:
-		// it is asked
+		// It is asked.
 		mayTell := a.uid != (autopilotUID{}) && o.uid == (autopilotUID{})
 		return true, late || !mayTell
 	}

@@ -169,7 +169,7 @@ func (v view) kind() kind {
 			return driving
 		}
 
-		// until it has reported its version too
+		// Until it has reported its version too.
 		return onlyRead
 	case vtol:
 		switch v.vtol {
@@ -202,7 +202,7 @@ func (v view) readOnly() error {
 	case v.kind() != onlyRead:
 		return nil
 	case v.drives() && v.version == 0:
-		// perhaps 1.17
+		// Perhaps 1.17.
 		return refuse(codeOffline, "this rover has not reported its version of PX4 yet; try again")
 	case v.drives():
 		return refuse(codeUnsupported, "a rover is commanded from PX4 1.17 on, and this one has %s: its state can "+

@@ -26,16 +26,18 @@ import (
 )
 
 func main() {
-	// so the link needs a fifth less CPU; the other cores stay free (docs/performance.md)
+	// So the link needs a fifth less CPU; the other cores stay free (docs/performance.md).
 	runtime.GOMAXPROCS(1)
 	stopSignals := []os.Signal{syscall.SIGTERM, os.Interrupt}
-	// under nohup it is ignored; else it means that the terminal or ssh session has ended
+
+	// Under nohup SIGHUP is ignored; else it means that the terminal or ssh session has ended.
 	if !signal.Ignored(syscall.SIGHUP) {
 		stopSignals = append(stopSignals, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals...)
 	defer stop()
-	// a closed log must not end the program in flight
+
+	// A closed log must not end the program in flight.
 	signal.Ignore(syscall.SIGPIPE)
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "mavrest:", err)
@@ -63,6 +65,7 @@ type options struct {
 func parseFlags(args []string, out io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("mavrest", flag.ContinueOnError)
+
 	// main prints the error, in one line
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.device, "device", "", "")
@@ -123,7 +126,7 @@ var usage string
 // buildVersion is what -version prints. The source is the module's version in the build
 // information, which names the commit.
 func buildVersion() string {
-	// whatever go builds from a module has it
+	// Whatever go builds from a module has it.
 	info, _ := debug.ReadBuildInfo()
 	return fmt.Sprintf("mavrest %s %s %s/%s, source %s",
 		ownVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, info.Main.Version)
@@ -150,6 +153,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 	var running sync.WaitGroup
 	defer running.Wait()
+
 	// The simulated drone flies on while the link ends, as a real one does.
 	deviceCtx, unplug := context.WithCancel(context.WithoutCancel(ctx))
 	defer unplug()
@@ -175,6 +179,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	server := newServer(newHandler(d, o.admission()), maxConnections)
 	running.Go(func() { stopDrone(server.Serve(listener)) })
 	d.run(droneCtx)
+
 	// d.run has left the vehicle safe and closed the port. The last answers have 2 s to go out.
 	limited, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -182,7 +187,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		server.Close()
 	}
 
-	// the server has failed
+	// Nobody asked the program to end: the server has failed.
 	if ctx.Err() == nil {
 		return context.Cause(droneCtx)
 	}
@@ -210,7 +215,8 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 	s := newSimulator(flavour)
 	running.Go(func() { s.run(ctx) })
 	open := func(context.Context) (port, error) { return s.open() }
-	// like a serial line
+
+	// Like a serial line.
 	return device{name: o.device, open: open, lossy: true}, nil
 }
 
@@ -226,7 +232,7 @@ type pageURLs struct {
 // find returns the present URLs, and logs the new ones: at boot most addresses come later
 // than the program.
 func (p *pageURLs) find() []string {
-	// on an error only the name is used
+	// On an error only the name is used.
 	own, _ := net.InterfaceAddrs()
 	name, _ := os.Hostname()
 	if _, err := os.Stat("/run/avahi-daemon/socket"); err == nil && !strings.Contains(name, ".") {
@@ -263,6 +269,7 @@ func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 		if !ok || n.IP.IsLoopback() {
 			continue
 		}
+
 		// 0.0.0.0 listens on no IPv6 address. A link-local one needs a zone, which no browser accepts.
 		if n.IP.To4() != nil || (listen.IP.To4() == nil && n.IP.IsGlobalUnicast()) {
 			add(n.IP.String())

@@ -168,6 +168,7 @@ func (m *manoeuvre) lostAt(now time.Time) time.Time {
 func (m *manoeuvre) arrived(v view) bool {
 	t := m.plan.destination
 	away := distance(v.place.lat, v.place.lon, t.lat, t.lon)
+
 	// NaN is not near
 	stayed := lasts(&m.near, away <= nearPlace && v.groundSpeed() < slowly, v.now)
 	return ((stayed >= 0 && away <= atPlace) || stayed >= nearFor) && v.now.Sub(m.tried) >= ownAgain
@@ -182,7 +183,7 @@ func (m *manoeuvre) complete(v view) bool {
 	speed := math.Hypot(v.groundSpeed(), v.velocity.down)
 	switch m.request.mode {
 	case ModeTakeoff:
-		// it is reported in the air on the ground roll already, so its height decides
+		// A plane is reported in the air on its ground roll already, so its height decides.
 		if v.onWing() {
 			return v.landed.inAir() && m.below(v) <= max(2, t.altitude/10)
 		}
@@ -192,7 +193,8 @@ func (m *manoeuvre) complete(v view) bool {
 		return v.landed.inAir() && math.Abs(v.velocity.down) < still && math.Abs(m.below(v)) <= allowed
 	case ModeHold:
 		there := t == nil || distance(v.place.lat, v.place.lon, t.lat, t.lon) <= atPlace
-		// slow is not enough: a QuadPlane overshoots its place, and is slow where it turns back
+
+		// Slow is not enough: a QuadPlane overshoots its place, and is slow where it turns back.
 		if !m.request.goTo {
 			return !v.armed || v.circle() > 0 || (speed < still && there)
 		}
@@ -203,7 +205,7 @@ func (m *manoeuvre) complete(v view) bool {
 		facing := heading == nil || m.anyHeading || math.Abs(math.Remainder(v.heading-*heading, 360)) <= atHeading
 		return there && (v.drives() || math.Abs(m.below(v)) <= atHeight) && speed < slowly && facing
 	case ModeRTL, ModeRTGS:
-		// a plane circles over home, at the height of its own target
+		// A plane circles over home, at the height of its own target.
 		home := place{v.home.lat, v.home.lon, math.NaN(), v.target.amsl}
 		if v.airframe() == fixedWing && v.landed.inAir() && m.circling(v, home, v.homeCircle()) {
 			return true

@@ -167,10 +167,12 @@ func newLink(d device, only byte, gcs bool, log *slog.Logger, hear func(heard)) 
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
 	openLogged := false
-	// of this outage: a failure to open, or of an open port
+
+	// Of this outage: a failure to open, or of an open port.
 	failureLogged := false
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
+
 		// noise that a search for the baud rate met
 		l.logNoise(time.Now())
 		opened := err == nil
@@ -183,7 +185,7 @@ func (l *link) run(ctx context.Context) {
 			}
 		}
 
-		// udpout:// opens though nobody listens; a write then fails
+		// udpout:// opens though nobody listens; a write then fails.
 		if !opened || errors.As(err, new(*net.OpError)) {
 			err = fmt.Errorf("-device %s: %w", l.device.name, openFault(l.device.name, err))
 		}
@@ -215,14 +217,16 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	l.fault = nil
 	l.framesFrom = time.Time{}
 	l.mu.Unlock()
-	// the port is open
+
+	// The port is open.
 	l.hear(heard{at: now})
 
 	broken, end := context.WithCancelCause(ctx)
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		end(w.run(ctx, broken))
-		// makes the reader end
+
+		// Makes the reader end.
 		p.Close()
 	})
 	r := &reader{link: l, port: p, frameAt: now}
@@ -235,7 +239,8 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	l.mu.Unlock()
 	end(err)
 	writing.Wait()
-	// the first error
+
+	// The first error.
 	return r.hadFrame, context.Cause(broken)
 }
 
@@ -357,7 +362,7 @@ func (l *link) missing(now time.Time) error {
 		return fmt.Errorf("system %d is heard on this line, but -system %d was asked for; start mavrest with "+
 			"-system %d", other, l.only, other)
 	case l.framesFrom.IsZero(), now.Sub(l.framesFrom) < offlineAfter, now.Sub(l.frameAt) >= offlineAfter:
-		// it may come yet, or nothing comes
+		// It may come yet, or nothing comes.
 		return nil
 	case !l.beatAt.IsZero() && now.Sub(l.beatAt) < offlineAfter:
 		return nil
@@ -450,6 +455,7 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 		l.beatAt = now
 	}
 	repeated := l.repeats(f.header, now)
+
 	// What looks like an unknown message may be noise.
 	stranger := !repeated && !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID
 	l.idsReported = l.idsReported || stranger
@@ -531,7 +537,7 @@ func (l *link) askWho(system byte, to netip.AddrPort) {
 		select {
 		case l.writer.queue <- outgoing{msg: question, at: time.Now(), to: to}:
 		default:
-			// it is asked again
+			// It is asked again.
 		}
 	}
 }
@@ -541,7 +547,7 @@ func (l *link) askWho(system byte, to netip.AddrPort) {
 // 0.2 s. After echoWithin an equal frame is another program's with our ids. It needs l.mu.
 func (l *link) repeats(h header, now time.Time) bool {
 	if h.id != idCommandAck {
-		// no id of ours has that component
+		// No id of ours has that component.
 		mayBeOurs := h.component != autopilotID
 		return mayBeOurs && l.recent.has(h, now.Add(-echoWithin))
 	}
@@ -586,6 +592,7 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 		l.address.at = r.in.from
 	}
 	vehicle := l.vehicle
+
 	// One heartbeat of a second vehicle may be a damaged frame.
 	second := vehicle != system && l.only == 0 && l.autopilots[system] && !l.secondReported
 	l.autopilots[system] = true
@@ -652,7 +659,7 @@ func (w *writer) drain() {
 	default:
 	}
 
-	// only this goroutine receives from it
+	// Only this goroutine receives from it.
 	for err == nil && len(w.queue) > 0 {
 		err = w.put(<-w.queue)
 	}
@@ -673,7 +680,7 @@ func (w *writer) beat() error {
 
 // put writes a message, unless it is stale. An error means that the port is broken.
 func (w *writer) put(o outgoing) error {
-	// the line was blocked
+	// The line was blocked for so long that a pilot may have switched since.
 	if !o.at.IsZero() && time.Since(o.at) > staleAfter {
 		return nil
 	}

@@ -183,7 +183,8 @@ func modesToEnter() map[firmware]map[Mode]uint32 {
 			}
 		}
 		enter[ModeRTGS] = enter[ModeRTL]
-		// some climb in the mode that they hold in
+
+		// Some climb in the mode that they hold in.
 		enter[ModeTakeoff] = cmp.Or(enter[ModeTakeoff], enter[ModeHold])
 		table[f] = enter
 	}
@@ -267,7 +268,7 @@ func (r *reports) newest(last shownMode) shownMode {
 
 // hearMode takes a CURRENT_MODE, whose number it keeps if it is new.
 func (r *reports) hearMode(custom uint32, last shownMode, now time.Time) {
-	// before the first HEARTBEAT it is not known what vehicle it is
+	// Before the first HEARTBEAT it is not known what vehicle it is.
 	if r.at.IsZero() {
 		return
 	}
@@ -285,9 +286,10 @@ func (r *reports) hearHeartbeat(b, last shownMode, trip time.Duration, now time.
 	r.alive = now
 	b.at = now
 	newest := r.newest(last)
-	// PX4 leaves LAND in the instant of disarming
+
+	// PX4 leaves LAND in the instant of disarming.
 	if r.keeps() && last.armed && !b.armed {
-		// it is in force already
+		// It is in force already.
 		b.custom = newest.custom
 	}
 	if r.keeps() && b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip) {
@@ -297,7 +299,7 @@ func (r *reports) hearHeartbeat(b, last shownMode, trip time.Duration, now time.
 		list = append(list, shownMode{k.custom, b.armed, b.failsafe, k.at})
 	}
 
-	// else the newest kept number is the HEARTBEAT's report
+	// Else the newest kept number is the HEARTBEAT's report.
 	if !r.keeps() || b.custom != newest.custom {
 		list = append(list, b)
 	}
@@ -405,7 +407,8 @@ func (m *machine) explains(r report) bool {
 		return true
 	}
 	ends := g.mode == ModeLand || g.mode == ModeRTL || g.mode == ModeRTGS
-	// no autopilot falls back to these
+
+	// No autopilot falls back to these.
 	return ends && !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff
 }
 
@@ -465,10 +468,10 @@ func (m *machine) judge(r report, now time.Time) (takeover bool) {
 	case meansStart:
 		m.mode = ModeManual
 	case meansArms, meansFallsBack:
-		// no claim ends
+		// No claim ends.
 		m.show(r)
 	case meansClaimed:
-		// the claim ends, and so do older ones; until its step is accepted, mode is the reported one
+		// The claim ends, and so do older ones; until its step is accepted, mode is the reported one.
 		m.claims = m.claims[claim+1:]
 		m.show(r)
 	case meansTakeover:
@@ -509,7 +512,7 @@ func (m *machine) refused(to *goal) {
 
 // accepted makes an accepted step's mode the mode (rule 2).
 func (m *machine) accepted(g goal) {
-	// it is newer than every claim
+	// It is newer than every claim.
 	m.claims = nil
 	m.mode = g.mode
 	m.commanded = &g

@@ -235,7 +235,7 @@ func (r request) plan(v view, aim *place) (p plan, err error) {
 		p.steps = []step{v.firmware.enter(ModeHold)}
 	}
 
-	// a takeoff's steps already arm
+	// A takeoff's steps already arm.
 	if err == nil && r.arm != nil && r.mode != ModeTakeoff {
 		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
 	}
@@ -316,7 +316,7 @@ func (r request) planGoto(v view, aim *place) (p plan, err error) {
 		return p, err
 	}
 
-	// only DO_SET_MODE is known to end one
+	// Only DO_SET_MODE is known to end a failsafe.
 	if v.firmware == px4 && v.critical {
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
@@ -337,7 +337,8 @@ func (r request) planGoto(v view, aim *place) (p plan, err error) {
 // takeoff or goto that is not complete. Without home only one of the two heights is known.
 func (r request) destination(v view, aim *place) (to place, err error) {
 	to = v.place
-	// in a climb the present height may be a decimetre
+
+	// In a climb the present height may be a decimetre.
 	if aim != nil {
 		to.altitude = aim.altitude
 		to.amsl = aim.amsl
@@ -351,7 +352,7 @@ func (r request) destination(v view, aim *place) (to place, err error) {
 		to.amsl = *r.altitudeMSL
 	}
 
-	// the height that reposition sends
+	// The height that reposition sends.
 	sent := to.altitude
 	if v.firmware == px4 || r.altitudeMSL != nil {
 		sent = to.amsl
@@ -360,7 +361,7 @@ func (r request) destination(v view, aim *place) (to place, err error) {
 	case math.IsNaN(to.lat):
 		err = refuse(codeRefused, "the autopilot has no position yet: give lat and lon, or wait for its GPS")
 	case math.IsNaN(sent) && r.altitude != nil:
-		// on PX4: home is unknown
+		// On PX4: home is unknown.
 		err = refuse(codeRefused, "altitude: the autopilot has no home position yet; give altitude_msl, or wait "+
 			"for its GPS")
 	case math.IsNaN(sent):
@@ -479,6 +480,7 @@ func (r request) planTakeoffPX4(v view) (plan, error) {
 		}
 		p.steps = append(p.steps, px4.armDisarm(true))
 	}
+
 	// Never 0 for latitude and longitude: PX4 then arms and stays.
 	climb := px4.step(common.MAV_CMD_NAV_TAKEOFF).leadingTo(ModeTakeoff, entered[px4][ModeTakeoff])
 	climb.p[6] = float32(amsl)
@@ -560,7 +562,7 @@ func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
 	f := v.firmware
 	altitude := or(r.altitude, defaultTakeoff)
 	if v.flying() && v.landed != 0 {
-		// if the landed state is unknown the autopilot decides
+		// If the landed state is unknown the autopilot decides.
 		return p, refuse(codeRefused, "takeoff: already flying; use goto to climb")
 	}
 	if f == plane && r.altitude != nil {
@@ -629,7 +631,7 @@ func (r request) changeSpeed(v view) []step {
 	case v.circle() > 0:
 		s = v.firmware.step(common.MAV_CMD_DO_CHANGE_SPEED, airSpeed, float32(or(r.speed, ownSpeed)))
 	case v.firmware != copter:
-		// a QuadPlane that hovers: see checkSpeed
+		// A QuadPlane that hovers: see checkSpeed.
 		return nil
 	default:
 		if r.speed == nil {

@@ -94,7 +94,7 @@ var rateInName = regexp.MustCompile(`^(?:(?:serial|file|uart):(?://)?)?(/[^?]*?)
 // newDevice parses a -device other than the simulator.
 func newDevice(name string, baud int) (device, error) {
 	if m := rateInName.FindStringSubmatch(name); m != nil {
-		// it is no device's own name
+		// No device has that name, so it may be one with a baud rate behind it.
 		if _, err := os.Lstat(name); err != nil {
 			return device{}, fmt.Errorf("-device %s: the baud rate goes into -baud: -device %s -baud %s",
 				name, m[1], m[2])
@@ -216,9 +216,10 @@ func (p *serialPort) Read(b []byte) (int, error) {
 // Until then opening it fails: it is in use.
 func (p *serialPort) Close() error {
 	closed := make(chan error, 1)
-	// owns the line from here on
+
+	// Owns the line from here on.
 	go func() {
-		// an error means that the line is gone
+		// An error means that the line is gone.
 		p.line.Drain()
 		closed <- p.line.Close()
 	}()
@@ -235,7 +236,7 @@ func (p *serialPort) Close() error {
 }
 
 func (d *serialDevice) open(ctx context.Context) (port, error) {
-	// the status shows a fixed rate at once; a found one stays
+	// The status shows a fixed rate at once; a found one stays.
 	d.baud.CompareAndSwap(0, int64(d.fixed))
 	p, err := d.openAt(cmp.Or(d.fixed, bauds[0]))
 	if err != nil {
@@ -281,7 +282,7 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 // lock keeps out other programs that lock the port too. The library's exclusive mode does
 // not keep out root.
 func lock(f *os.File) (err error) {
-	// neither this nor Control fails: the file is open
+	// Neither this nor Control fails: the file is open.
 	c, _ := f.SyscallConn()
 	c.Control(func(fd uintptr) { err = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB) })
 	return err
@@ -331,6 +332,7 @@ func (d *serialDevice) listen(ctx context.Context, p *serialPort) error {
 	var in deframer
 	defer func() { d.noise.Add(in.errors) }()
 	p.SetReadDeadline(time.Now().Add(baudListen))
+
 	// ends the read when ctx is done
 	stop := context.AfterFunc(ctx, func() { p.SetReadDeadline(time.Now()) })
 	defer stop()
@@ -374,7 +376,7 @@ var boardWords = []string{
 
 // autoPorts returns the ports of the autopilots on USB, then headerPorts.
 func autoPorts() []string {
-	// the only error is a bad pattern
+	// The only error is a bad pattern.
 	usb, _ := filepath.Glob("/dev/serial/by-id/*")
 	return append(slices.DeleteFunc(usb, func(name string) bool { return !isBoard(name) }), headerPorts...)
 }
@@ -392,7 +394,8 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 	var tried, paths []string
 	for _, name := range names {
 		path, err := filepath.EvalSymlinks(name)
-		// no such port, or one that was tried by another name
+
+		// No such port, or one that was tried by another name.
 		if err != nil || slices.Contains(paths, path) {
 			continue
 		}
@@ -425,7 +428,7 @@ func (a *autoDevice) open(ctx context.Context) (port, error) {
 // terminal. Under systemd the program sees no other process; but a login on the port also
 // takes away the program's permission to open the port.
 func (a *autoDevice) isConsole(path string) bool {
-	// without this file there is no console
+	// Without this file there is no console.
 	active, _ := os.ReadFile(a.consoles)
 	if slices.Contains(strings.Fields(string(active)), filepath.Base(path)) {
 		return true
@@ -436,11 +439,13 @@ func (a *autoDevice) isConsole(path string) bool {
 	}
 	processes, _ := filepath.Glob("/proc/[0-9]*/stat")
 	return slices.ContainsFunc(processes, func(file string) bool {
-		// the process may have ended
+		// The process may have ended.
 		stat, _ := os.ReadFile(file)
-		// the name before it may have spaces
+
+		// The name before it may have spaces.
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		fields := strings.Fields(rest)
+
 		// tty_nr in proc(5)
 		return len(fields) > 4 && fields[4] == strconv.FormatUint(uint64(terminal.Rdev), 10)
 	})
@@ -448,7 +453,7 @@ func (a *autoDevice) isConsole(path string) bool {
 
 // openFault returns why the autopilot's port or the API's can't be opened, and what to do about it.
 func openFault(name string, err error) error {
-	// stays empty if err has none
+	// Stays empty if err has none.
 	operation := new(net.OpError)
 	errors.As(err, &operation)
 	switch {

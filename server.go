@@ -78,7 +78,8 @@ func (a admission) check(w http.ResponseWriter, r *http.Request) (answered bool,
 // which a browser asks whether it may send the command.
 func checkOrigin(r *http.Request, preflight bool) error {
 	asked := *r
-	// OPTIONS itself is harmless
+
+	// OPTIONS itself is harmless.
 	if preflight {
 		asked.Method = http.MethodPost
 	}
@@ -153,14 +154,16 @@ var localSuffixes = []string{".localhost", ".local", ".lan", ".home", ".home.arp
 // of ours. After DNS rebinding a browser sends the page's public name, which is none of these.
 func (names hostNames) has(host string) bool {
 	name, port, err := net.SplitHostPort(host)
-	// it has no port
+
+	// The address has no port.
 	if err != nil {
-		// the brackets of an IPv6 address
+		// The brackets of an IPv6 address.
 		name = strings.Trim(host, "[]")
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	_, err = netip.ParseAddr(name)
-	// it may be empty
+
+	// It may be empty.
 	_, badPort := strconv.ParseUint("0"+port, 10, 16)
 	return badPort == nil && (err == nil || !strings.Contains(name, ".") || slices.Contains(names, name) ||
 		slices.ContainsFunc(localSuffixes, func(suffix string) bool { return strings.HasSuffix(name, suffix) }))
@@ -188,6 +191,7 @@ func newServer(h http.Handler, max int) *http.Server {
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    maxHeader - 4096, // net/http adds 4096 for its buffer
+
 		// net/http accepts no other connection before ConnContext returns: add can wait in it.
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, conns.add(c))
@@ -314,7 +318,8 @@ func (c *connection) gone() (closed bool) {
 		raw, _ := tcp.SyscallConn()
 		raw.Control(func(fd uintptr) {
 			n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-			// the end of what the client sends
+
+			// The end of what the client sends.
 			closed = (n == 0 && err == nil) || err == syscall.ECONNRESET
 		})
 	}

@@ -430,7 +430,7 @@ func newSimulator(flavour simFlavour) *simulator {
 		SystemID:    simSystem,
 	}
 	if err := errors.Join(s.writer.FrameWriter.Initialize(), s.writer.Initialize()); err != nil {
-		// a mistake in the lines above
+		// A mistake in the lines above.
 		panic(err)
 	}
 	s.reset()
@@ -581,7 +581,7 @@ func (s *simulator) sendFrom(system, component uint8, toGCS bool, msg message.Me
 	w := s.writer
 	w.SystemID, w.ComponentID, w.Version = cmp.Or(system, s.system), cmp.Or(component, 1), streamwriter.V2
 	if s.meddler.line().mavlink1 {
-		// a MAVLink 1 id has one byte
+		// A MAVLink 1 id has one byte.
 		if msg.GetID() > 255 {
 			return
 		}
@@ -589,7 +589,7 @@ func (s *simulator) sendFrom(system, component uint8, toGCS bool, msg message.Me
 	}
 	s.out.Reset()
 	if err := w.Write(msg); err != nil {
-		// a message that is not in the dialect
+		// A message that is not in the dialect.
 		panic(err)
 	}
 	s.transmitOn(toGCS, bytes.Clone(s.out.Bytes()))
@@ -814,7 +814,7 @@ func (s *simulator) receive() {
 
 func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Message) {
 	if system == s.system && component == 1 {
-		// an autopilot takes frames with its own ids for echoes
+		// An autopilot takes frames with its own ids for echoes.
 		return
 	}
 	addressed := func(sys, comp uint8) bool { return sys == s.system && comp <= 1 }
@@ -824,7 +824,8 @@ func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Me
 		s.brain.hear(system, fromGCS, m)
 	case *common.MessageManualControl:
 		s.brain.sticks(system, m)
-		// ArduPilot forwards it
+
+		// ArduPilot forwards it.
 		if fromGCS && !s.isPX4() {
 			s.sendFrom(system, component, false, m)
 		}
@@ -895,7 +896,7 @@ func (s *simulator) take(c simCommand) {
 func (s *simulator) setStream(c simCommand, id uint32) {
 	every := time.Duration(c.p[1]) * time.Microsecond
 	if every == 0 {
-		// the default interval; a stream that has none ends
+		// The default interval; a stream that has none ends.
 		every = s.streams[id]
 	}
 	s.streamOn(c.fromGCS, id, every)
@@ -980,7 +981,8 @@ func (s *simulator) canFly() bool { return s.armed && s.airborne }
 // advance is one tick.
 func (s *simulator) advance() {
 	now := time.Now()
-	// a computer that slept must not move the drone far
+
+	// A computer that slept must not move the drone far.
 	dt := max(0.001, min(0.1, now.Sub(s.ticked).Seconds()))
 	s.ticked = now
 	s.brain.step()
@@ -1214,7 +1216,8 @@ func (p *simPort) Write(b []byte) (int, error) {
 		p.deliver()
 	} else if !p.gathering {
 		p.gathering = true
-		// a boot would empty the agenda
+
+		// A boot would empty the agenda.
 		time.AfterFunc(line.gathers, func() { p.s.change(p.deliver) })
 	}
 	p.s.nudge()
@@ -1233,6 +1236,7 @@ func (p *simPort) Close() error {
 	defer p.s.mu.Unlock()
 	if p.s.port == p {
 		p.deliver()
+
 		// bytes on the line still arrive
 		p.s.receive()
 		p.s.port = nil
@@ -1276,7 +1280,8 @@ func (p *simPort) next() frame.Frame {
 			return nil
 		}
 		p.toAutopilot = b[n:]
-		// b does not begin with a frame
+
+		// b does not begin with a frame.
 		if n < 8 {
 			continue
 		}
@@ -1285,7 +1290,7 @@ func (p *simPort) next() frame.Frame {
 			return f
 		}
 
-		// the next frame begins with it
+		// The next frame begins with it.
 		if b[n-1] == frame.V2MagicByte {
 			p.toAutopilot = b[n-1:]
 		}
@@ -1297,7 +1302,7 @@ func (p *simPort) next() frame.Frame {
 func simFrameSize(b []byte) int {
 	n := 12 + int(b[1])
 	if b[2]&frame.V2FlagSigned != 0 {
-		// the signature
+		// The signature.
 		n += 13
 	}
 	return n
@@ -1326,7 +1331,8 @@ func (s *simulator) transmitOn(toGCS bool, b []byte) {
 		return
 	}
 	now := time.Now()
-	// a line keeps the order of its frames
+
+	// A line keeps the order of its frames.
 	if at := now.Add(s.meddler.line().delay); at.After(s.arrives) {
 		s.arrives = at
 	}

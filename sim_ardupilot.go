@@ -136,12 +136,12 @@ func (b *simArduBrain) start() {
 		b.rc[2] = 500
 	}
 
-	// stray bytes of the boot loader
+	// Stray bytes of the boot loader.
 	b.transmit([]byte{0x00, 0xff, 0x41, 0x50, 0x0d, 0x0a})
 	b.after(simArduReady, func() {
 		b.text(common.MAV_SEVERITY_INFO, "ArduPilot Ready")
 		if !b.armed {
-			// a mode that was set before this is lost
+			// A mode that was set before this is lost.
 			b.enter(b.first)
 		}
 	})
@@ -204,7 +204,7 @@ func (b *simArduBrain) command(c simCommand) {
 	case common.MAV_CMD_REQUEST_MESSAGE:
 		b.requestMessage(c)
 	case common.MAV_CMD_DO_SET_MODE:
-		// without MAV_MODE_FLAG_CUSTOM_MODE_ENABLED
+		// Without MAV_MODE_FLAG_CUSTOM_MODE_ENABLED.
 		if int(c.p[0])&1 == 0 {
 			b.ack(c, common.MAV_RESULT_FAILED)
 			return
@@ -215,7 +215,7 @@ func (b *simArduBrain) command(c simCommand) {
 	case common.MAV_CMD_NAV_TAKEOFF:
 		b.ack(c, b.takeoff(c))
 	case common.MAV_CMD_NAV_LAND:
-		// its place is ignored
+		// Its place is ignored.
 		b.ack(c, b.obey(simArduLand))
 	case common.MAV_CMD_NAV_RETURN_TO_LAUNCH:
 		b.ack(c, b.obey(simArduRTL))
@@ -252,7 +252,8 @@ func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
 		b.breakDown()
 	}
 	b.obeyedAt = time.Now()
-	// any other failsafe ends
+
+	// Any other failsafe ends.
 	b.failsafe = b.radio || b.gcs
 	b.enter(custom)
 	if row.flying == simDescend && b.armed && b.grounded() {
@@ -304,7 +305,8 @@ func (b *simArduBrain) takeoff(c simCommand) common.MAV_RESULT {
 	b.flight.stay()
 	b.climbing = true
 	b.climbTo = c.alt
-	// until the propellers, which idle after the arming, are up to speed
+
+	// Until the propellers, which idle after the arming, are up to speed.
 	b.climbFrom = time.Now().Add(time.Second)
 	if spun := b.armedAt.Add(3300 * time.Millisecond); spun.After(b.climbFrom) {
 		b.climbFrom = spun
@@ -333,12 +335,12 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 	case c.lat == 0 && c.lon == 0, math.IsNaN(c.lat + c.lon + c.alt):
 		return common.MAV_RESULT_DENIED
 	case int(c.p[1])&1 == 0 && b.mode != b.hold:
-		// without the flag to change the mode
+		// Without the flag to change the mode.
 		return common.MAV_RESULT_DENIED
 	}
 	north, east := simMetres(c.lat, c.lon)
 	if b.fence > 0 && math.Hypot(north, east) > b.fence {
-		// without a text
+		// Without a text.
 		return common.MAV_RESULT_FAILED
 	}
 	if b.mode != b.hold {
@@ -347,7 +349,7 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 		}
 	}
 
-	// on the ground it ends a takeoff, and the vehicle stays
+	// On the ground it ends a takeoff, and the vehicle stays.
 	b.climbing = b.climbing && b.canFly()
 	if b.canFly() {
 		b.flyTo(north, east, up)
@@ -361,7 +363,8 @@ func (b *simArduBrain) changeSpeed(c simCommand) {
 	switch {
 	case math.IsNaN(c.p[1]):
 		b.dead = true
-		// a floating-point exception, in any mode
+
+		// A floating-point exception, in any mode.
 		b.crashed = true
 	case c.p[1] <= 0 && b.version >= simCopterV47:
 		b.ack(c, common.MAV_RESULT_DENIED)
@@ -381,7 +384,8 @@ func (b *simArduBrain) yaw(c simCommand) common.MAV_RESULT {
 		return common.MAV_RESULT_FAILED
 	}
 	yaw := c.p[0] * math.Pi / 180
-	// relative; param3 is the direction
+
+	// The yaw is relative; param3 is the direction.
 	if c.p[3] == 1 {
 		yaw = b.quad.heading + math.Copysign(yaw, c.p[2])
 	}
@@ -434,7 +438,7 @@ func (b *simArduBrain) armDisarm(arm bool) common.MAV_RESULT {
 		reasons = append(reasons, row.name+" mode not armable")
 	}
 
-	// even in GUIDED
+	// A raised throttle forbids arming even in GUIDED.
 	if len(reasons) == 0 && b.axis(2) > 0 {
 		reasons = append(reasons, "Throttle (RC3) is not neutral")
 	}
@@ -446,6 +450,7 @@ func (b *simArduBrain) armDisarm(arm bool) common.MAV_RESULT {
 	}
 	b.arm()
 	b.text(common.MAV_SEVERITY_INFO, "Arming motors")
+
 	// home is set here
 	b.after(time.Millisecond, func() { b.send(b.brain.message(242)) })
 	return common.MAV_RESULT_ACCEPTED
@@ -491,10 +496,11 @@ func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
 	}
 	now := time.Now()
 	b.heardGCS(now)
-	// whether m overrides an axis
+
+	// Whether m overrides an axis.
 	overrides := false
 	for i, v := range [4]int16{m.X, m.Y, m.Z, m.R} {
-		// releases the axis
+		// This value releases the axis.
 		if v == math.MaxInt16 {
 			if soon := now.Add(simArduRelease); soon.Before(b.override[i]) {
 				b.override[i] = soon
@@ -535,7 +541,8 @@ func (b *simArduBrain) axes() (x, y, z, r float64) {
 // A channel that has neither keeps its last value.
 func (b *simArduBrain) readChannels() {
 	now := time.Now()
-	// channels from 5 on are never overridden
+
+	// Channels from 5 on are never overridden.
 	if b.receiver.live() {
 		b.channels[4] = b.rcSwitch
 	}
@@ -597,7 +604,7 @@ func (b *simArduBrain) step() {
 		b.beginFailsafe("Radio Failsafe")
 	}
 
-	// a plane has only the second
+	// A plane has only the second.
 	enabled := b.params["FS_GCS_ENABLE"] + b.params["FS_GCS_ENABL"]
 	if b.armed && !b.gcs && enabled != 0 && !b.gcsAt.IsZero() && now.Sub(b.gcsAt) >= simArduGCS {
 		b.gcs = true
@@ -736,7 +743,8 @@ func (b *simArduBrain) flyTo(north, east, up float64) {
 	}
 	b.climbing = false
 	b.going = true
-	// it may have to stop and turn round
+
+	// It may have to stop and turn round.
 	way := math.Hypot(north-q.north, east-q.east) + (q.vn*q.vn+q.ve*q.ve)/4
 	b.topSpeed = simArduTop * math.Sqrt(1+way)
 	b.target = simTarget{north: north, east: east, up: up, yaw: yaw, speed: b.target.speed}
@@ -746,7 +754,8 @@ func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float
 	q := &b.quad
 	x, y, z, r := b.axes()
 	sin, cos := math.Sincos(q.heading)
-	// the stick's deflection to the north and east
+
+	// The stick's deflection to the north and east.
 	stickN, stickE := x*cos-y*sin, x*sin+y*cos
 	rise := max(z-0.5, 0)*2*b.stickUp - max(0.5-z, 0)*2*b.stickDown
 	if q.up < b.runaway {
@@ -765,13 +774,14 @@ func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float
 		vn, ve, vu = b.guided()
 		turn = q.turn(b.target.yaw)
 		if r != 0 {
-			// of the sticks only yaw acts
+			// Of the sticks only yaw acts.
 			turn = r
 		}
 	case flying == simDescend:
 		vn, ve, _ = b.halt()
 		vu = b.sink()
-		// pitch and roll shift a landing
+
+		// Pitch and roll shift a landing.
 		if x != 0 || y != 0 {
 			vn = stickN * 2
 			ve = stickE * 2
@@ -785,7 +795,7 @@ func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float
 		vu = rise
 		turn = r
 	default:
-		// to accelerate by a, it wants the present speed + a/simArduGain
+		// To accelerate by a, it wants the present speed + a/simArduGain.
 		drag := math.Hypot(q.vn, q.ve) / simArduDrag
 		vn = q.vn + (stickN*simArduLean-q.vn*drag)/simArduGain
 		ve = q.ve + (stickE*simArduLean-q.ve*drag)/simArduGain
@@ -802,7 +812,7 @@ func (b *simArduBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float
 // middle. With a closed throttle the vehicle falls (14 m/s after 28 m).
 func (b *simArduBrain) thrust(z float64) float64 {
 	if !b.airborne {
-		// a thrust above the weight lifts the vehicle
+		// A thrust above the weight lifts the vehicle.
 		return z - 0.45
 	}
 	return max(-20, min(20, b.quad.vu+(12*(z-0.45)-0.2*b.quad.vu)/simArduGain))
@@ -820,15 +830,17 @@ func (b *simArduBrain) guided() (vn, ve, vu float64) {
 		t.speed = min(t.speed, b.topSpeed)
 		return b.towards(t)
 	case b.row(b.mode).name == "BRAKE" && math.Hypot(b.quad.vn, b.quad.ve) > 0.05 && !b.still:
-		// only for vu
+		// Only for vu.
 		_, _, vu = b.halt()
+
 		// halt sets it below 0.2 m/s: too early for BRAKE
 		b.still = false
-		// decelerates by speed / 1.65 s: exponentially
+
+		// Decelerates by speed / 1.65 s: exponentially.
 		const slower = 1 - 1/(1.65*simArduGain)
 		return b.quad.vn * slower, b.quad.ve * slower, vu
 	case b.row(b.mode).name == "BRAKE":
-		// so halt does not come back
+		// So halt does not come back.
 		b.entry = [2]float64{}
 	}
 	return b.halt()
@@ -862,7 +874,7 @@ func (b *simArduBrain) towards(t simTarget) (vn, ve, vu float64) {
 	if d := math.Hypot(n, e); d > 0.01 {
 		near := 1.2
 		if q.vn*n+q.ve*e < 0 {
-			// after an overshoot it comes back slowly
+			// After an overshoot it comes back slowly.
 			near = 0.7
 		}
 		v := min(t.speed, math.Sqrt(2*simArduSlow*d), near*d)
@@ -942,7 +954,8 @@ func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
 		return
 	}
 	horizontal := simArduHard
-	// the most acceleration
+
+	// The most acceleration.
 	vertical := simArduLift
 	switch flying := b.row(b.mode).flying; {
 	case !b.armed || flying == simThrust:
@@ -956,7 +969,7 @@ func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
 	case flying == simReturn:
 		vertical = 0.8
 	case math.Abs(q.vu) > 3:
-		// out of a fall
+		// Out of a fall.
 		vertical = 5
 	}
 	if !b.airborne || q.up == 0 {
@@ -1029,7 +1042,7 @@ func (b *simArduBrain) message(id uint32) message.Message {
 			return &common.MessageGpsRawInt{Eph: math.MaxUint16, Epv: math.MaxUint16}
 		}
 	case *common.MessageGlobalPositionInt:
-		// no position, and no height above the sea
+		// No position, and no height above the sea.
 		if !b.bootedFor(10) {
 			m.Lat = 0
 			m.Lon = 0
@@ -1063,7 +1076,7 @@ func (b *simArduBrain) message(id uint32) message.Message {
 			return &MessageEkfStatusReport{Flags: 831}
 		}
 
-		// no position: bit 4 clear, bit 7 set
+		// No position: bit 4 clear, bit 7 set.
 		return &MessageEkfStatusReport{Flags: 167}
 	}
 	return m

@@ -165,16 +165,16 @@ func (b *simPX4Brain) command(c simCommand) {
 	case common.MAV_CMD_NAV_TAKEOFF:
 		b.after(b.between(4*time.Millisecond, 7*time.Millisecond), func() { b.ack(c, b.takeoff(c)) })
 	case common.MAV_CMD_NAV_LAND:
-		// its place is ignored
+		// Its place is ignored.
 		b.ack(c, b.obey(b.row(simPX4Land), 0))
 	case common.MAV_CMD_NAV_RETURN_TO_LAUNCH:
 		b.ack(c, b.obey(b.row(simPX4RTL), 0))
 	case common.MAV_CMD_RUN_PREARM_CHECKS:
-		// brings a report at once
+		// Brings a report at once.
 		b.after(b.between(4*time.Millisecond, 17*time.Millisecond), func() { b.ack(c, common.MAV_RESULT_ACCEPTED) })
 		b.after(b.between(8*time.Millisecond, 31*time.Millisecond), b.report)
 	case common.MAV_CMD_DO_REPOSITION:
-		// without a position
+		// It refuses Hold, as without a position.
 		if b.row(simPX4Loiter).refused {
 			b.ack(c, common.MAV_RESULT_TEMPORARILY_REJECTED)
 			return
@@ -231,7 +231,8 @@ func (b *simPX4Brain) follow(mode uint32, ackAfter time.Duration, do func()) {
 	const ms = time.Millisecond
 	wait := b.between(11500*time.Microsecond, 14*ms)
 	lag := b.between(1500*time.Microsecond, 2*ms)
-	// until CURRENT_MODE shows the mode
+
+	// Until CURRENT_MODE shows the mode.
 	live := wait - 2500*time.Microsecond
 	if ackAfter > 0 {
 		wait = ackAfter + b.between(10500*time.Microsecond, 14500*time.Microsecond)
@@ -358,7 +359,7 @@ func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 	if b.intended() != simPX4Loiter {
 		b.follow(simPX4Loiter, 0, fly)
 	} else {
-		// only the target is new, and PX4's Navigator waits for the next vehicle status
+		// Only the target is new, and PX4's Navigator waits for the next vehicle status.
 		b.enterLater(simPX4Loiter, b.between(3*time.Millisecond, simPX4Late), 0, func() { b.overrule(); fly() })
 	}
 	return result
@@ -373,7 +374,8 @@ func (b *simPX4Brain) pausing() simTarget {
 	t := b.stopping()
 	v := math.Hypot(b.quad.vn, b.quad.ve)
 	t.north, t.east = t.north-back*b.quad.vn*v, t.east-back*b.quad.ve*v
-	// it lifts off all the same, and hovers just above the ground
+
+	// It lifts off all the same, and hovers just above the ground.
 	if b.stands(time.Now()) {
 		t.up = 0.3
 	}
@@ -408,7 +410,7 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 	case !b.canArm():
 		return denied("Arming denied: Resolve system health failures first")
 	case flying == simThrust && z > 0 && b.typ != common.MAV_TYPE_GROUND_ROVER:
-		// a rover stands with half a throttle
+		// A rover stands with half a throttle.
 		return denied("Arming denied: high throttle")
 	case (flying == simTilt || flying == simVelocity) && z > 500:
 		return denied("Arming denied: throttle above center")
@@ -441,7 +443,8 @@ func (b *simPX4Brain) disarmed(landed bool) {
 		b.enter(simPX4Posctl)
 	case b.version < simPX4v17 && (b.mode == simPX4Takeoff || (b.mode == simPX4Land && b.lastArmable == simPX4Takeoff)):
 		b.climbUp = math.NaN()
-		// the next arming climbs
+
+		// The next arming climbs.
 		b.lifts = true
 		b.enter(simPX4Takeoff)
 	case b.mode == simPX4Takeoff || b.row(b.mode).flying == simDescend || b.row(b.mode).flying == simReturn:
@@ -466,6 +469,7 @@ func (b *simPX4Brain) stepTakeoff() {
 	detected := b.climbFrom.Add(simDetected - simSpinUp)
 	if b.climbing && !b.airborne && !time.Now().Before(detected) {
 		b.airborne = true
+
 		// home is where it lifts off
 		b.homeUp = 0
 		b.text(common.MAV_SEVERITY_INFO, "Takeoff detected")
@@ -849,7 +853,7 @@ func (b *simPX4Brain) flyingTo() message.Message {
 	case b.mode == simPX4RTL:
 		t, alt = b.returning(), 0
 	case b.mode == simPX4Land:
-		// at sea level, some 500 m below home
+		// At sea level, some 500 m below home.
 		t.north = b.quad.north
 		t.east = b.quad.east
 		alt = 0
@@ -971,7 +975,7 @@ func (s *simStickStream) moving() bool {
 		high := int16(math.MinInt16)
 		for i, st := range s.window {
 			if i+1 < len(s.window) && time.Since(s.window[i+1].at) >= simStickMoving {
-				// it was replaced over 1.6 s ago
+				// It was replaced over 1.6 s ago.
 				continue
 			}
 			low = min(low, st.axis[axis])
@@ -1015,12 +1019,12 @@ func (b *simPX4Brain) choose() {
 	case mode == 1:
 		prefer(&b.mavlink, nil)
 	case mode == 2:
-		// the present source, until it is lost
+		// The present source acts until it is lost.
 		if !b.source.live() {
 			prefer(&b.transmitter, &b.mavlink)
 		}
 	case mode == 4, mode > 4 && b.version < simPX4v17:
-		// a PX4 before 1.17 does not know 5 to 8: no sticks act
+		// A PX4 before 1.17 does not know 5 to 8: no sticks act.
 		b.source = nil
 	case mode == 5 || mode == 7:
 		prefer(&b.transmitter, &b.mavlink)
@@ -1059,7 +1063,7 @@ func (b *simPX4Brain) stepSticks() {
 		b.lostAt = now
 	case now.Sub(b.lostAt) < simStickLoss-simTick:
 	case b.mode == simPX4Land:
-		// only a warning; PX4 goes on landing
+		// Only a warning; PX4 goes on landing.
 		b.failsafe = b.version < simPX4v15
 		b.text(common.MAV_SEVERITY_CRITICAL, "Failsafe activated")
 		b.seen = false
@@ -1152,7 +1156,7 @@ func (b *simPX4Brain) climb(to float64) {
 			b.climbFrom = soonest
 		}
 	} else {
-		// it does not begin slowly
+		// It does not begin slowly.
 		b.climbFrom = b.climbFrom.Add(-b.soft)
 	}
 }
@@ -1194,7 +1198,8 @@ func (b *simPX4Brain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float6
 	t := b.target
 	x, y, z, r := b.axes()
 	sin, cos := math.Sincos(q.heading)
-	// the stick's deflection to the north and east
+
+	// The stick's deflection to the north and east.
 	stickN, stickE := x*cos-y*sin, x*sin+y*cos
 	rise := max(z-0.5, 0)*2*b.stickUp - max(0.5-z, 0)*2*b.stickDown
 	flying := b.row(b.mode).flying
@@ -1232,7 +1237,7 @@ func (b *simPX4Brain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float6
 		turn = r
 		vu = max(-b.stickDown, min(5, q.vu+(z-0.5)*10*dt))
 		if !b.airborne {
-			// a thrust above the weight lifts the drone
+			// A thrust above the weight lifts the drone.
 			vu = z - 0.55
 		}
 	}

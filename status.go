@@ -39,6 +39,7 @@ func (n number) MarshalJSON() ([]byte, error) {
 // rounded is v rounded to that many decimals.
 func rounded(v float64, decimals int) number {
 	scale := math.Pow10(decimals)
+
 	// + 0 turns −0 into 0
 	return number(math.Round(v*scale)/scale + 0)
 }
@@ -122,11 +123,13 @@ func (d *drone) snapshot(now time.Time) snapshot {
 		situation: v, began: d.began, tel: d.tel, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
 	}
+
 	// It is read without the mutex, while parameters go on coming.
 	s.params = maps.Clone(s.params)
 	if s.link.fault == nil && d.online && d.handshake.answersNothing(now) {
 		s.link.fault = s.link.unanswered()
 	}
+
 	// PX4 checks its present mode, which may need a receiver. A takeoff leaves that for hold, which needs none.
 	leavesMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
@@ -151,6 +154,7 @@ func (d *drone) target(now time.Time) *place {
 		return m.plan.destination
 	case !d.machine.report.armed || (d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff):
 		return nil
+
 	// For targetNew after the acceptance the autopilot may still report its old target.
 	case to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))):
 		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}

@@ -172,7 +172,8 @@ func (s *sticks) end(v situation) {
 	s.since = v.now
 	if s.src.live(v.firmware) {
 		s.acts.release = true
-		// our own still show in RC_CHANNELS until then
+
+		// Our own still show in RC_CHANNELS until then.
 		s.src.hide(v.now.Add(stickEvery + v.trip))
 		return
 	}
@@ -242,7 +243,8 @@ func (s *sticks) ready(needsStream bool, v situation, arming bool) time.Time {
 // the stream. A receiver in use gets its sticks back.
 func (s *sticks) streamForMode(v situation) {
 	s.client.spoke = v.now
-	// somebody else's stick mode stays his until the new one shows
+
+	// Somebody else's stick mode stays his until the new one shows.
 	s.taken = s.taken && v.mode.flownBySticks()
 	onlyForeign := s.src.foreign(v.now) && v.gcsFailsafe <= 0
 	switch {
@@ -285,7 +287,7 @@ func (s *sticks) switched(v situation) {
 			name)
 	}
 
-	// what went out last: a movement that toSend held back never goes out
+	// What went out last: a movement that toSend held back never goes out.
 	s.set(s.streamed, v.now)
 	s.park(v)
 	if s.src.inUse(v.firmware) {
@@ -321,7 +323,7 @@ func (s *sticks) hearChannels(v situation, c channels) {
 	if v.firmware == px4 {
 		s.src.hearTransmitter(v.now)
 	} else if v.firmware.ardupilot() && s.src.switchMoves(c, v.now) && s.phase != stickOff {
-		// it may have come on under our stream
+		// It may have come on under our stream.
 		s.src.receiver = max(s.src.receiver, receiverIdle)
 		s.taken, s.acts.takeover = true, s.flies(v)
 		s.end(v)
@@ -386,11 +388,11 @@ func (s *sticks) tick(v situation) (next time.Time) {
 	}
 	askedHold := s.client.holdAsked.After(s.client.spoke)
 	if !v.online && v.mode.flownBySticks() {
-		// when the link is back somebody else may fly
+		// When the link is back somebody else may fly.
 		s.client.spoke = time.Time{}
 		s.client.lost = v.now
 	} else if v.busy && !askedHold {
-		// with a task under way no client is silent; after askedHold it may be our hold
+		// With a task under way no client is silent; after askedHold it may be our hold.
 		s.client.spoke = v.now
 	}
 	if s.phase == stickClient && s.otherKind(v) {
@@ -701,7 +703,7 @@ func (s *sources) denied(v view) reason {
 	case rcIn == 2 && s.heardInFlight:
 		return v.aboutRcIn(transmitterWasOn)
 	case rcIn == 3 && !s.oursFirst && !s.transmitterAt.IsZero():
-		// until PX4 restarts
+		// Until PX4 restarts.
 		return v.aboutRcIn(transmitterFirst)
 	case (rcIn == 5 || rcIn == 7) && s.transmits(v.now):
 		return v.aboutRcIn(transmitterOn)
@@ -812,7 +814,8 @@ func (d *drone) act() stickActs {
 	}
 	if acts.release {
 		o := d.outgoing(released)
-		// there is no ack
+
+		// There is no ack.
 		for range 3 {
 			d.link.sendAs(o.system, o.component, o.msg)
 		}
@@ -850,6 +853,7 @@ func (d *drone) warn(v view) {
 	if !v.movementOverrides() {
 		return
 	}
+
 	// An undone switch lasts 12 to 48 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
 	switch baud := d.link.device.line.baud.Load(); {
 	case d.handshake.refusedLive():
@@ -873,7 +877,8 @@ func (d *drone) warnOnce(why reason) {
 func (d *drone) hearReceiver(now time.Time) {
 	tel := &d.tel
 	throttle := uint16(math.MaxUint16)
-	// an unknown throttle counts as raised
+
+	// An unknown throttle counts as raised.
 	mayBeOurs := false
 	if tel.rc.within(freshFor, now) {
 		throttle = tel.rc.channel[2]
@@ -928,7 +933,7 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 		// setting a mode would not help
 		return 0, refuse(codeWrongMode, "input: %s", denied)
 	case d.sticks.taken && (inStickMode || d.machine.commanded == nil):
-		// with a mode set here: the next case
+		// With a mode set here: the next case.
 		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in "+
 			"mode %s; set %s here to take the sticks", v.mode, v.stickModes())
 	case !inStickMode:

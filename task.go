@@ -70,7 +70,7 @@ type task struct {
 	commander *commander
 	request   request
 
-	// doing: see below
+	// doing: the request, or what stands for it now
 	doing request
 
 	plan plan
@@ -268,7 +268,7 @@ type waiter struct {
 	mu   *sync.Mutex
 	bell *bell
 
-	// settle: drone.settle
+	// settle is drone.settle.
 	settle func()
 }
 
@@ -278,7 +278,8 @@ func (w waiter) pause(until time.Time) {
 		w.bell.rings = make(chan struct{})
 	}
 	rings := w.bell.rings
-	// this may ring
+
+	// This may ring.
 	w.settle()
 	w.mu.Unlock()
 	defer w.mu.Lock()
@@ -391,7 +392,8 @@ func (t *task) transact(w waiter, s *step) error {
 func (t *task) sendCopy(x *command) {
 	c := t.commander
 	s := x.step
-	// the port is away or its queue full: this copy is left out
+
+	// The port is away or its queue full: this copy is left out.
 	if c.acks.send(x) != nil {
 		return
 	}
@@ -399,9 +401,10 @@ func (t *task) sendCopy(x *command) {
 	t.armed = t.armed || (s.arms() && !c.machine.report.armed)
 	if s.to != nil {
 		c.machine.claim(s.to, time.Now())
-		// a second leg does not end the manoeuvre that it continues
+
+		// A second leg does not end the manoeuvre that it continues.
 		if c.manoeuvre != t.firstLeg {
-			// an older task's, even if this step fails: t's own has not begun
+			// An older task's, even if this step fails: t's own has not begun.
 			c.endManoeuvre(errSuperseded)
 		}
 	}
@@ -413,12 +416,13 @@ func (t *task) failure(x *command, why move) error {
 	name := commandName(x.step)
 	if x.refusal != nil {
 		t.commander.machine.refused(x.step.to)
-		// a later arming is somebody else's
+
+		// A later arming is somebody else's.
 		t.armed = t.armed && !x.step.arms()
 	}
 	switch why {
 	case notObeying:
-		// the takeover is the answer, not the refusal
+		// The takeover is the answer, not the refusal.
 		return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", name)
 	case refused:
 		return x.refused()
@@ -495,12 +499,13 @@ func (d *drone) doOwn(w waiter, r request, firstLeg *manoeuvre) error {
 // perform takes a task from its arrival to its answer.
 func (d *drone) perform(w waiter, t *task) error {
 	err := d.inQueue(w, t)
-	// only a client reads reasons
+
+	// Only a client reads reasons.
 	if e, ok := err.(*commandError); ok && e.step != nil && !t.askedAt.IsZero() {
 		err = d.reasons(w, t, e)
 	}
 
-	// clients that repeat at once would supersede each other for ever
+	// Clients that repeat at once would supersede each other for ever.
 	if code(err) == codeSuperseded {
 		w.wait(time.Now().Add(giveUp), func() bool { return len(d.cmd.tasks) == 0 || d.cmd.stopped })
 	}
@@ -527,7 +532,8 @@ func (d *drone) makePlan(t *task) (err error) {
 		return nil
 	}
 	err = d.able()
-	// mavrest's own may go out while the program ends
+
+	// mavrest's own steps may go out while the program ends.
 	if t.askedAt.IsZero() && err == errStopping {
 		err = nil
 	}
@@ -551,7 +557,7 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 	}
 	d.cmd.join(t, d.view(time.Now()))
 	t.follow(w, func(now time.Time) decision {
-		// it waits without an end
+		// It waits without an end.
 		return until(now.Add(giveUp), t == d.cmd.current(), now)
 	}, nil)
 	if err := t.mustStop(); err != nil {
@@ -623,7 +629,8 @@ func (d *drone) carryOut(w waiter, t *task) error {
 		}
 	}
 	t.answer.mode = d.machine.mode
-	// it only armed or disarmed: a wait for it ends at once, no status shows it
+
+	// The request only armed or disarmed: a wait for it ends at once, and no status shows it.
 	if t.answer.manoeuvre == nil {
 		t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
 	}
@@ -650,13 +657,15 @@ func (d *drone) doStep(w waiter, t *task, s *step, lastStep bool) error {
 func (d *drone) send(w waiter, t *task, s *step) error {
 	for due := (time.Time{}); ; {
 		t.follow(w, func(now time.Time) decision { return until(d.ready(s), false, now) }, nil)
-		// the second try keeps this time: the step does not wait for another 1.5 s
+
+		// The second try keeps this time: the step does not wait for another 1.5 s.
 		if due.IsZero() {
 			due = time.Now()
 		}
 		if err := d.reportBefore(w, t, s, due); err != nil {
 			return err
 		}
+
 		// Not machine.explains: that also accepts the mode that a disarmed vehicle falls back to.
 		if g := d.machine.commanded; t.command != nil && s.arms() && g != nil && d.machine.report.custom != g.number {
 			return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
@@ -726,6 +735,7 @@ func (d *drone) conclude(w waiter, t *task, err error) {
 		d.sticks.giveToClient(d.situation(time.Now()), t.request.from)
 	} else if vehicleFailed(err) && t.armed && d.onGround() {
 		disarm := d.firmware().armDisarm(false)
+
 		// arm: false
 		t.doing = request{arm: new(bool)}
 		if failed := d.send(w, t, &disarm); failed != nil {
@@ -733,7 +743,7 @@ func (d *drone) conclude(w waiter, t *task, err error) {
 		}
 	}
 	if m := t.answer.manoeuvre; err != nil && m != nil {
-		// the goto was accepted, its heading was not
+		// The goto was accepted, its heading was not.
 		m.anyHeading = true
 	}
 
@@ -744,7 +754,8 @@ func (d *drone) conclude(w waiter, t *task, err error) {
 // leftBehind adds to a failed plan's error what the plan had changed: that is not taken back (rule 7).
 func (d *drone) leftBehind(t *task, err error) error {
 	e, ok := err.(*commandError)
-	// the error of an ended task says already what was sent
+
+	// The error of an ended task says already what was sent.
 	if !ok || t.endedBy != nil {
 		return err
 	}
@@ -810,6 +821,7 @@ func (d *drone) prepare(w waiter, t *task) error {
 	sticks := &d.sticks
 	arms := t.request.arms()
 	armsInStickMode := arms && !t.request.setMode && d.machine.report.mode.flownBySticks()
+
 	// ArduPilot without a receiver arms only while sticks are streamed.
 	mayArmOnStream := arms && d.firmware().ardupilot() && !d.machine.report.armed
 	if t.request.entersSticks() || armsInStickMode || mayArmOnStream {
@@ -859,7 +871,7 @@ func (d *drone) watch(v view) time.Time {
 		return time.Time{}
 	}
 
-	// what came before its acceptance proves nothing
+	// What came before its acceptance proves nothing.
 	land, lost := m.watch(v.since(m.at))
 	if lost != "" {
 		if d.cmd.onWayToLand() {
@@ -874,7 +886,7 @@ func (d *drone) watch(v view) time.Time {
 		d.notify(m.request.name() + ": " + m.note)
 	}
 
-	// as high as it was told, however low that is
+	// The drone is as high as it was told, however low that is.
 	if m.done && m.request.mode == ModeTakeoff {
 		d.tel.ground.clear = true
 	}
@@ -986,6 +998,7 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 	if texts := words(e.messages); texts != "" {
 		said = append(said, texts)
 	}
+
 	// PX4's text for a refused arming names no reason: only those of its checks do.
 	named := (len(said) > 0 && !s.arms()) || slices.ContainsFunc(e.messages, statusText.ofChecks)
 	if unhealthy := d.unhealthy(); !named && len(unhealthy) > 0 && (s.arms() || s.to != nil) {
@@ -998,7 +1011,7 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 		e.text += hint(d.firmware(), d.tel.id.typ, s, tel.health.fenced())
 	}
 
-	// neither autopilot arms in them
+	// Neither autopilot arms in them.
 	if mode := d.machine.report.mode; s.arms() && (mode == ModeLand || mode == ModeRTL) {
 		e.text += `; it does not arm in ` + d.modeName() +
 			`: set another mode with it ({"mode":"hold","arm":true}), or take off`

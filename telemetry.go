@@ -456,6 +456,7 @@ func targetOf(m *common.MessagePositionTargetGlobalInt, now time.Time) point {
 // reports whether it is.
 func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Time) bool {
 	lat, lon := float64(m.Lat)/1e7, float64(m.Lon)/1e7
+
 	// ArduPilot before its first fix; its height above the sea is wrong too
 	noFix := m.Lat == 0 && m.Lon == 0
 	unknown := noFix || !onEarth(lat, lon)
@@ -517,7 +518,7 @@ func (t *telemetry) hearBattery(m *common.MessageBatteryStatus, now time.Time) {
 	sum := 0
 	known := false
 	for _, cell := range m.Voltages {
-		// there is such a cell
+		// 65535 means that there is no such cell.
 		if cell != math.MaxUint16 {
 			sum = sum + int(cell)
 			known = true
@@ -562,6 +563,7 @@ func (t *telemetry) worstBattery(now time.Time) battery {
 			worst = b.battery
 		}
 	}
+
 	// PX4's SYS_STATUS is about the worst battery, ArduPilot's about the first.
 	same := recent == 1 || t.id.autopilot == common.MAV_AUTOPILOT_PX4 || t.summary.remaining == worst.remaining
 	if recent == 0 {
@@ -604,7 +606,8 @@ func (t *telemetry) restart() {
 	t.rc = rcChannels{}
 	t.landed = landed{}
 	t.home = unknownPoint
-	// they may be elsewhere now
+
+	// They may be elsewhere now.
 	t.target = unknownPoint
 	t.ground = lastGround{amsl: math.NaN()}
 }
@@ -731,6 +734,7 @@ func distance(lat1, lon1, lat2, lon2 float64) float64 {
 	const radian = math.Pi / 180
 	north := math.Sin((lat2 - lat1) / 2 * radian)
 	east := math.Sin((lon2 - lon1) / 2 * radian)
+
 	// The haversine formula: exact for centimetres too.
 	h := north*north + math.Cos(lat1*radian)*math.Cos(lat2*radian)*east*east
 	return 2 * earthRadius * math.Asin(math.Min(1, math.Sqrt(h)))
@@ -788,7 +792,7 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 	}
 	c := l.chunks[m.Id]
 	if c == nil {
-		// nobody sends so many at once: noise or a flood
+		// Nobody sends so many at once: noise or a flood.
 		if len(l.chunks) >= 8 {
 			clear(l.chunks)
 		}

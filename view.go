@@ -129,7 +129,7 @@ func (v view) isClear() bool {
 
 // clearAt is the height above the ground in metres where the drone is clear of it.
 func (v view) clearAt() float64 {
-	// it banks, and its wing is long
+	// On its wing a vehicle banks, and the wing is long.
 	if v.onWing() {
 		return 10
 	}
@@ -138,7 +138,7 @@ func (v view) clearAt() float64 {
 
 // clearWithin is how long a step that flies to a place may wait until the drone is clear of the ground.
 func (v view) clearWithin() time.Duration {
-	// its rotor takes longer to come up to speed
+	// A helicopter's rotor takes longer to come up to speed.
 	if v.typ == common.MAV_TYPE_HELICOPTER {
 		return 30 * time.Second
 	}
