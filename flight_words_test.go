@@ -274,6 +274,8 @@ func faultWords() []flightWord {
 			done(func(p *player, a []string) { p.fails(p.id(a)) })},
 		{"nacks COMMAND", "it carries a command out, and refuses it in the ack",
 			"nacks DO_REPOSITION", acks(common.MAV_RESULT_FAILED)},
+		{"hides its kind", "a VTOL of PX4 reports vtol_state 0", "hides its kind",
+			changes(func(s *simulator) { s.vtol = common.MAV_VTOL_STATE_UNDEFINED })},
 		{"unknowns COMMAND", "it carries a command out, and acknowledges it as UNSUPPORTED",
 			"unknowns DO_CHANGE_SPEED", acks(common.MAV_RESULT_UNSUPPORTED)},
 		{"loses COMMAND... [N]", "it carries commands out, and their acks are lost; with N only the first ones",

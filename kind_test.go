@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
@@ -66,6 +67,37 @@ func TestAQuadPlanesSticksHoverInEachStickMode(t *testing.T) {
 		lineEqual(t, "a QuadPlane with "+state.String(), v.stickKind(), hovering)
 		v = view{firmware: px4, typ: common.MAV_TYPE_VTOL_FIXEDROTOR, vtol: state}
 		lineEqual(t, "a PX4 VTOL with "+state.String(), v.stickKind(), v.kind())
+	}
+}
+
+// A vtol_state that is old says nothing: another program may have commanded a transition meanwhile.
+func TestAVTOLThatIsSilentAboutItsKindIsOfNone(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		beat := px4Beat()
+		beat.Type = common.MAV_TYPE_VTOL_FIXEDROTOR
+		b := newLineBench(t, beat)
+		b.settle()
+		b.say(&common.MessageExtendedSysState{VtolState: common.MAV_VTOL_STATE_FW})
+		for _, c := range []struct {
+			after time.Duration
+			want  kind
+		}{{time.Second, onWing}, {2 * time.Second, kindUnknown}} {
+			time.Sleep(c.after)
+			var now kind
+			b.drone.locked(func() { now = b.drone.view(time.Now()).kind() })
+			lineEqual(t, "its kind", now, c.want)
+		}
+	})
+}
+
+func TestARoverThatDrivesUphillHasNotLeftTheGround(t *testing.T) {
+	uphill := lastGround{left: true, clear: true}
+	for typ, left := range map[common.MAV_TYPE]bool{
+		common.MAV_TYPE_GROUND_ROVER: false, common.MAV_TYPE_QUADROTOR: true,
+	} {
+		v := view{firmware: px4, typ: typ, version: px4Drives, landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
+			ground: uphill, height: 3}
+		lineEqual(t, typ.String()+" has left the ground", v.leftGround(), left)
 	}
 }
 
