@@ -22,6 +22,10 @@ export SOURCE_DATE_EPOCH
 DIST = dist
 BINARIES = $(addprefix $(DIST)/mavrest-linux-,armv6 armv7 arm64 amd64)
 
+# The linker fills a 32-bit ARM binary up with 0.1 MB of zeros, for kernels with pages of 64 kB: those that run
+# it have pages of 4 kB, or of 16 kB.
+$(DIST)/mavrest-linux-armv6 $(DIST)/mavrest-linux-armv7: pages = -R 0x4000
+
 # net/http uses HTTP/2 only over TLS, which mavrest does not have.
 RELEASE = -trimpath -tags nethttpomithttp2
 
@@ -54,7 +58,7 @@ $(DIST)/mavrest-linux-amd64: env = GOARCH=amd64
 # FORCE: go build decides what is up to date.
 $(BINARIES): FORCE
 	CGO_ENABLED=0 GOOS=linux $(env) go build $(RELEASE) \
-		-ldflags '-s -w' -o $@ .
+		-ldflags '-s -w $(pages)' -o $@ .
 
 # The packages' man page and licences.
 $(DIST)/mavrest.1: FORCE

@@ -250,6 +250,20 @@ var copterArmingProbes = []probe{
 			v.disarms(3 * time.Minute)
 			v.equal("mode", v.mode(), uint32(simArduRTL))
 		}},
+	{heading: "ArduPilot: takeoff and land", from: air,
+		fact: "RTL_ALT is in cm above home: 20 m away RTL climbs to it, 4 m away to three times the distance",
+		run: func(v *probed) {
+			to, ok := v.readParam("RTL_ALT")
+			v.must(ok && to > 1400 && to < 20000, "RTL_ALT is %v, %v", to, ok)
+			v.flyTo(20, 0, 8)
+			v.arrives(20, 0, 8, 2)
+			v.within("from 20 m away, m", v.highestInRTL(simArduRTL), to/100, to/100, 1.5)
+			v.setMode(simArduGuided)
+			v.flyTo(4, 0, 6)
+			v.arrives(4, 0, 6, 0.5)
+			time.Sleep(3 * time.Second)
+			v.within("from 4 m away, m", v.highestInRTL(simArduRTL), 12, 12, 2)
+		}},
 }
 
 // copterGotoProbes are about the frames of a goto, its speed and heading, and what is refused.

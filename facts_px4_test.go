@@ -519,6 +519,20 @@ var px4FlightProbes = []probe{
 			v.disarms(3 * time.Minute)
 			v.equal("mode", v.mode(), uint32(simPX4Loiter))
 		}},
+	{heading: "PX4: takeoff and land", from: air,
+		fact: "RTL_RETURN_ALT is a REAL32 in metres above home: 20 m away RTL climbs to it, 6 m away it does not climb",
+		run: func(v *probed) {
+			to, ok := v.readParam("RTL_RETURN_ALT")
+			v.must(ok && to > probeHeight+5 && to < 200, "RTL_RETURN_ALT is %v, %v", to, ok)
+			v.flyTo(20, 0, probeHeight)
+			v.arrives(20, 0, probeHeight, 2)
+			v.within("from 20 m away, m", v.highestInRTL(simPX4RTL), to, to, 1.5)
+			v.setMode(simPX4Loiter)
+			v.flyTo(6, 0, probeHeight)
+			v.arrives(6, 0, probeHeight, 1)
+			time.Sleep(3 * time.Second)
+			v.within("from 6 m away, m", v.highestInRTL(simPX4RTL), probeHeight, probeHeight, 1.5)
+		}},
 	{heading: "PX4: goto", from: air, fact: "DO_REPOSITION arrives within a metre", run: func(v *probed) {
 		a := v.flyTo(20, 10, probeHeight+3)
 		v.equal("answers", a.results, []common.MAV_RESULT{simAccepted})

@@ -525,6 +525,17 @@ func (v *probed) readParam(name string) (value float64, ok bool) {
 	return value, ok
 }
 
+// highestInRTL returns the height that a return reaches before it sinks, or in 40 s.
+func (v *probed) highestInRTL(rtl uint32) (highest float64) {
+	v.must(v.setMode(rtl).last() == simAccepted, "no return")
+	v.until(40*time.Second, func() bool {
+		up := v.place().up
+		highest = max(highest, up)
+		return up < highest-1
+	})
+	return highest
+}
+
 func (v *probed) setParam(name string, value float64) {
 	m := &common.MessageParamSet{
 		TargetSystem: v.system, TargetComponent: 1, ParamId: name,

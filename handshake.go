@@ -299,11 +299,13 @@ var familyParameters = map[firmware][][]string{
 		{"COM_RC_IN_MODE"},
 		{"COM_RC_OVERRIDE"},
 		{"NAV_DLL_ACT"},
+		{"RTL_RETURN_ALT"},
 	},
 	copter: {
 		{"SYSID_MYGCS", "MAV_GCS_SYSID"},
 		{"FS_GCS_ENABLE"},
 		{"WPNAV_SPEED", "WP_SPD"},
+		{"RTL_ALT", "RTL_ALT_M"},
 	},
 	quadPlane: {
 		{"SYSID_MYGCS", "MAV_GCS_SYSID"},
@@ -312,6 +314,7 @@ var familyParameters = map[firmware][][]string{
 		{"WP_LOITER_RAD"},
 		{"ARSPD_FBW_MIN", "AIRSPEED_MIN"},
 		{"ARSPD_FBW_MAX", "AIRSPEED_MAX"},
+		{"Q_RTL_ALT"},
 	},
 	plane: {
 		{"SYSID_MYGCS", "MAV_GCS_SYSID"},
@@ -320,6 +323,7 @@ var familyParameters = map[firmware][][]string{
 		{"TKOFF_ALT"},
 		{"ARSPD_FBW_MIN", "AIRSPEED_MIN"},
 		{"ARSPD_FBW_MAX", "AIRSPEED_MAX"},
+		{"ALT_HOLD_RTL", "RTL_ALTITUDE"},
 	},
 }
 

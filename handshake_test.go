@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -100,36 +101,43 @@ func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 		asked  string
 		known  string // the parameters, the system of our sticks, rcIn, movementOverrides, gcsFailsafe
 	}{
-		{"px4", px4Beat(), map[string]float64{"COM_RC_IN_MODE": 5, "COM_RC_OVERRIDE": 2, "NAV_DLL_ACT": 2},
-			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT",
-			"map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2] sticks as 255, 5 false 0"},
+		{"px4", px4Beat(), map[string]float64{"COM_RC_IN_MODE": 5, "COM_RC_OVERRIDE": 2, "NAV_DLL_ACT": 2,
+			"RTL_RETURN_ALT": 30.5},
+			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT RTL_RETURN_ALT",
+			"map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2 RTL_RETURN_ALT:30.5] sticks as 255, 5 false 0"},
 		{"px4, a negative one", px4Beat(), map[string]float64{"COM_RC_IN_MODE": -1, "COM_RC_OVERRIDE": 3,
 			"NAV_DLL_ACT": 0},
-			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT",
+			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT RTL_RETURN_ALT",
 			"map[COM_RC_IN_MODE:-1 COM_RC_OVERRIDE:3 NAV_DLL_ACT:0] sticks as 255, -1 true 0"},
-		{"copter", copterBeat(), map[string]float64{"SYSID_MYGCS": 245, "FS_GCS_ENABLE": 1, "WPNAV_SPEED": 500},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD",
-			"map[FS_GCS_ENABLE:1 SYSID_MYGCS:245 WPNAV_SPEED:500] sticks as 245, 3 false 1"},
-		{"a newer copter", copterBeat(), map[string]float64{"MAV_GCS_SYSID": 244, "FS_GCS_ENABLE": 0, "WP_SPD": 5},
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD",
-			"map[FS_GCS_ENABLE:0 MAV_GCS_SYSID:244 WP_SPD:5] sticks as 244, 3 false 0"},
+		{"copter", copterBeat(), map[string]float64{"SYSID_MYGCS": 245, "FS_GCS_ENABLE": 1, "WPNAV_SPEED": 500,
+			"RTL_ALT": 1500},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD RTL_ALT RTL_ALT_M",
+			"map[FS_GCS_ENABLE:1 RTL_ALT:1500 SYSID_MYGCS:245 WPNAV_SPEED:500] sticks as 245, 3 false 1"},
+		{"a newer copter", copterBeat(), map[string]float64{"MAV_GCS_SYSID": 244, "FS_GCS_ENABLE": 0, "WP_SPD": 5,
+			"RTL_ALT_M": 15},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD RTL_ALT RTL_ALT_M",
+			"map[FS_GCS_ENABLE:0 MAV_GCS_SYSID:244 RTL_ALT_M:15 WP_SPD:5] sticks as 244, 3 false 0"},
 		{"a plane", wing, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 1,
-			"WP_LOITER_RAD": -80, "TKOFF_ALT": 30, "AIRSPEED_MIN": 9, "AIRSPEED_MAX": 22},
+			"WP_LOITER_RAD": -80, "TKOFF_ALT": 30, "AIRSPEED_MIN": 9, "AIRSPEED_MAX": 22, "RTL_ALTITUDE": 100},
 			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL WP_LOITER_RAD TKOFF_ALT ARSPD_FBW_MIN AIRSPEED_MIN " +
-				"ARSPD_FBW_MAX AIRSPEED_MAX", "map[AIRSPEED_MAX:22 AIRSPEED_MIN:9 FS_GCS_ENABL:1 MAV_GCS_SYSID:255 " +
+				"ARSPD_FBW_MAX AIRSPEED_MAX ALT_HOLD_RTL RTL_ALTITUDE",
+			"map[AIRSPEED_MAX:22 AIRSPEED_MIN:9 FS_GCS_ENABL:1 MAV_GCS_SYSID:255 RTL_ALTITUDE:100 " +
 				"SYSID_MYGCS:255 TKOFF_ALT:30 WP_LOITER_RAD:-80] sticks as 255, 3 false 1"},
 		{"a quadplane", vtol, map[string]float64{"SYSID_MYGCS": 255, "MAV_GCS_SYSID": 255, "FS_GCS_ENABL": 0,
-			"Q_GUIDED_MODE": 1, "WP_LOITER_RAD": 60, "ARSPD_FBW_MIN": 12, "ARSPD_FBW_MAX": 25},
+			"Q_GUIDED_MODE": 1, "WP_LOITER_RAD": 60, "ARSPD_FBW_MIN": 12, "ARSPD_FBW_MAX": 25,
+			"Q_RTL_ALT": 15},
 			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABL Q_GUIDED_MODE WP_LOITER_RAD ARSPD_FBW_MIN AIRSPEED_MIN " +
-				"ARSPD_FBW_MAX AIRSPEED_MAX", "map[ARSPD_FBW_MAX:25 ARSPD_FBW_MIN:12 FS_GCS_ENABL:0 " +
-				"MAV_GCS_SYSID:255 Q_GUIDED_MODE:1 SYSID_MYGCS:255 WP_LOITER_RAD:60] sticks as 255, 3 false 0"},
+				"ARSPD_FBW_MAX AIRSPEED_MAX Q_RTL_ALT", "map[ARSPD_FBW_MAX:25 ARSPD_FBW_MIN:12 FS_GCS_ENABL:0 " +
+				"MAV_GCS_SYSID:255 Q_GUIDED_MODE:1 Q_RTL_ALT:15 SYSID_MYGCS:255 WP_LOITER_RAD:60] " +
+				"sticks as 255, 3 false 0"},
 		{"a px4 plane", px4WingBeat, map[string]float64{"COM_RC_IN_MODE": 5, "COM_RC_OVERRIDE": 2, "NAV_DLL_ACT": 2,
-			"NAV_LOITER_RAD": 60.5, "RTL_LOITER_RAD": -70, "NAV_FORCE_VT": 0},
-			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT NAV_LOITER_RAD RTL_LOITER_RAD NAV_FORCE_VT",
+			"NAV_LOITER_RAD": 60.5, "RTL_LOITER_RAD": -70, "NAV_FORCE_VT": 0, "RTL_RETURN_ALT": 100},
+			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT RTL_RETURN_ALT NAV_LOITER_RAD RTL_LOITER_RAD NAV_FORCE_VT",
 			"map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2 NAV_FORCE_VT:0 NAV_LOITER_RAD:60.5 " +
-				"RTL_LOITER_RAD:-70] sticks as 255, 5 false 0"},
+				"RTL_LOITER_RAD:-70 RTL_RETURN_ALT:100] sticks as 255, 5 false 0"},
 		{"no answer", copterBeat(), nil,
-			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD", "map[] sticks as 255, 3 false 0"},
+			"SYSID_MYGCS MAV_GCS_SYSID FS_GCS_ENABLE WPNAV_SPEED WP_SPD RTL_ALT RTL_ALT_M",
+			"map[] sticks as 255, 3 false 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
@@ -285,6 +293,45 @@ func TestAPlaneThatReturnsIsAskedForItsTarget(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			lineEqual(t, typ.String()+" is asked for its target", b.requestCounts()["512 of 87"] > before, asked)
 		})
+	}
+}
+
+func TestTheHeightOfAReturnIsTheParameterOfTheKindThatFliesIt(t *testing.T) {
+	const px, ap = common.MAV_AUTOPILOT_PX4, common.MAV_AUTOPILOT_ARDUPILOTMEGA
+	const quad, wing, wheels = common.MAV_TYPE_QUADROTOR, common.MAV_TYPE_FIXED_WING, common.MAV_TYPE_GROUND_ROVER
+	inHover, onTheWing := uint8(common.MAV_VTOL_STATE_MC), uint8(common.MAV_VTOL_STATE_FW)
+	for _, c := range []struct {
+		name    string
+		vehicle identity
+		params  map[string]float64
+		want    float64 // negative: unknown
+	}{
+		{"a PX4", identity{autopilot: px, typ: quad}, map[string]float64{"RTL_RETURN_ALT": 30, "RTL_ALT": 1}, 30},
+		{"a PX4 whose parameter is not known yet", identity{autopilot: px, typ: quad}, nil, -1},
+		{"a PX4 plane", identity{autopilot: px, typ: wing}, map[string]float64{"RTL_RETURN_ALT": 100}, 100},
+		{"a PX4 rover", identity{autopilot: px, typ: wheels}, map[string]float64{"RTL_RETURN_ALT": 30}, -1},
+		{"a copter", identity{autopilot: ap, typ: quad}, map[string]float64{"RTL_ALT": 1550}, 15.5},
+		{"a copter that returns at its own height", identity{autopilot: ap, typ: quad},
+			map[string]float64{"RTL_ALT": 0}, 0},
+		{"a newer copter", identity{autopilot: ap, typ: quad}, map[string]float64{"RTL_ALT_M": 20}, 20},
+		{"a plane", identity{autopilot: ap, typ: wing}, map[string]float64{"ALT_HOLD_RTL": 10000}, 100},
+		{"a newer plane", identity{autopilot: ap, typ: wing},
+			map[string]float64{"RTL_ALTITUDE": 80, "Q_RTL_ALT": 15}, 80},
+		{"a plane that keeps its height", identity{autopilot: ap, typ: wing},
+			map[string]float64{"RTL_ALTITUDE": -1}, -1},
+		{"an older plane that keeps its height", identity{autopilot: ap, typ: wing},
+			map[string]float64{"ALT_HOLD_RTL": -1}, -1},
+		{"a quadplane that hovers", identity{autopilot: ap, typ: wing, vtol: inHover},
+			map[string]float64{"Q_RTL_ALT": 15, "RTL_ALTITUDE": 100}, 15},
+		{"a quadplane on the wing", identity{autopilot: ap, typ: wing, vtol: onTheWing},
+			map[string]float64{"Q_RTL_ALT": 15, "RTL_ALTITUDE": 100}, -1},
+	} {
+		v := view{firmware: c.vehicle.firmware(), typ: c.vehicle.typ, vtol: common.MAV_VTOL_STATE(c.vehicle.vtol),
+			params: c.params}
+		got := v.returnAltitude()
+		if known := !math.IsNaN(got); known != (c.want >= 0) || (known && got != c.want) {
+			t.Errorf("%s returns at %v m, want %v", c.name, got, c.want)
+		}
 	}
 }
 

@@ -516,7 +516,8 @@ func (b *lineBench) reply(list ...message.Message) {
 // param returns a PARAM_VALUE of this autopilot. PX4 sends an integer's bits in the float.
 func (b *lineBench) param(name string, v float64) message.Message {
 	m := &common.MessageParamValue{ParamId: name, ParamValue: float32(v), ParamType: common.MAV_PARAM_TYPE_REAL32}
-	if b.beat != nil && b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 && !strings.HasSuffix(name, "_RAD") {
+	real32 := strings.HasSuffix(name, "_RAD") || name == "RTL_RETURN_ALT"
+	if b.beat != nil && b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 && !real32 {
 		m.ParamValue, m.ParamType = math.Float32frombits(uint32(int32(v))), common.MAV_PARAM_TYPE_INT32
 	}
 	return m

@@ -243,6 +243,33 @@ func (v view) homeCircle() float64 {
 	return v.circle()
 }
 
+// returnAltitude is the height in metres above home to which a return climbs first; NaN if it is not known, or if
+// the return keeps the vehicle's height. Near home an autopilot climbs less (docs/autopilots.md).
+func (v view) returnAltitude() float64 {
+	unknown := math.NaN()
+	altitude := unknown
+	switch {
+	case v.drives():
+		return unknown
+	case v.firmware == px4:
+		altitude = v.param("RTL_RETURN_ALT", unknown)
+	case v.firmware == copter:
+		// RTL_ALT is in cm
+		altitude = v.param("RTL_ALT_M", v.param("RTL_ALT", unknown)/100)
+	case v.firmware == quadPlane && !v.onWing():
+		// on its wing QRTL sinks on the way
+		altitude = v.param("Q_RTL_ALT", unknown)
+	case v.firmware == plane:
+		// ALT_HOLD_RTL is in cm
+		altitude = v.param("RTL_ALTITUDE", v.param("ALT_HOLD_RTL", unknown)/100)
+	}
+	// below 0 a plane keeps its height
+	if altitude < 0 {
+		return unknown
+	}
+	return altitude
+}
+
 // takesOff reports whether a takeoff that was commanded here is under way, maybe still on the ground. aim is the
 // target of what is commanded; a takeoff's has only a height.
 func (v view) takesOff(aim *place) bool { return v.armed && aim != nil && math.IsNaN(aim.lat) }

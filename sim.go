@@ -145,9 +145,6 @@ type simVehicle struct {
 	// early: a climb ends this many metres below its height; 0 for 0.2
 	early float64
 
-	// returnUp: metres above home: the height of a return from far away
-	returnUp float64
-
 	// stickSpeed, stickUp, stickDown: m/s at full deflection
 	stickSpeed, stickUp, stickDown float64
 

@@ -36,7 +36,7 @@ var simArduPilot = &simVehicle{
 	first:     simArduStabilize, hold: simArduGuided, land: simArduLand, rtl: simArduRTL,
 	landSpeed: 0.5, stickSpeed: 8.6, stickUp: 2.5, stickDown: 2.4,
 	streams:  map[uint32]time.Duration{0: time.Second, 111: 10 * time.Second}, // the others start on request
-	defaults: map[string]float64{"SYSID_MYGCS": 255, "FS_GCS_ENABLE": 0, "WPNAV_SPEED": 1000},
+	defaults: map[string]float64{"SYSID_MYGCS": 255, "FS_GCS_ENABLE": 0, "WPNAV_SPEED": 1000, "RTL_ALT": 1500},
 	modes: []simMode{
 		{custom: simArduStabilize, name: "STABILIZE", flying: simThrust},
 		{custom: 1, name: "ACRO", flying: simThrust},
@@ -659,9 +659,6 @@ const (
 
 	// simArduTop: a goto's top speed is this times √(1 + metres): 5.5 m/s for 20 m, 7.8 for 41 m
 	simArduTop = 1.2
-
-	// simArduReturn: m above home, RTL_ALT
-	simArduReturn = 15.0
 )
 
 // simLeg is a phase of a return.
@@ -718,8 +715,15 @@ func (b *simArduBrain) stay() {
 	push := b.push
 	runaway := b.runaway
 	b.simArduFlight = simArduFlight{entry: [2]float64{q.vn, q.ve}, push: push, runaway: runaway, legAt: time.Now()}
-	b.rest = simTarget{north: q.north, east: q.east, up: max(simArduReturn, q.up), yaw: math.NaN(), speed: 1}
+	b.rest = simTarget{north: q.north, east: q.east, up: b.returnUp(), yaw: math.NaN(), speed: 1}
 	b.target = simTarget{north: q.north, east: q.east, up: q.up, yaw: math.NaN(), speed: b.cruise()}
+}
+
+// returnUp is the height of a return from here: RTL_ALT, in cm above home. Near home that is three times the
+// distance. It never sinks.
+func (b *simArduBrain) returnUp() float64 {
+	q := &b.quad
+	return max(q.up, min(b.params["RTL_ALT"]/100, 3*math.Hypot(q.north, q.east)))
 }
 
 // cruise returns the default speed: WPNAV_SPEED, in cm/s, or WP_SPD, in m/s.

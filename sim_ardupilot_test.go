@@ -70,8 +70,7 @@ func TestArduPilotsSticksAndReceiver(t *testing.T) {
 			"400ms, mode LOITER, sticks 500 0 500 0 for 3s, " + stream + "5s, north 9.65 ±1.5"},
 		{"a failsafe comes 1 s after the last stick, in any mode", "copter receiver={none|lost}: " + air + stream +
 			"400ms, mode {STABILIZE|GUIDED|LOITER|LAND}, " + stream +
-			"2s, in $2, stick 0 0 500 0, +970ms, in $2, +60ms, in RTL, +10ms, says Radio Failsafe, state CRITICAL, " +
-			"climb > 0.3"},
+			"2s, in $2, stick 0 0 500 0, +970ms, in $2, +60ms, in RTL, +10ms, says Radio Failsafe, state CRITICAL"},
 		{"sticks prevent and clear the radio failsafe", "copter receiver=none: " + air + stream +
 			"14s, in GUIDED, +1100ms, in RTL, mode GUIDED = accepted, +10s, in GUIDED, failing, " + stream +
 			"1s, not failing, +1100ms, " + stream + "1s, in RTL, not failing"},
@@ -132,6 +131,9 @@ func TestArduPilotsBootTakeoffAndGotos(t *testing.T) {
 				"accepted, +30s, at 20 5 15 ±0.3, heading 14 ±1"},
 		{"a goto in a terrain frame flies into the ground",
 			"copter air: INT DO_REPOSITION 20 5 15 in 11 = accepted, +30s, alt 0 ±0.3"},
+		{"a return climbs to RTL_ALT, near home to three times the distance, and never sinks",
+			"copter air RTL_ALT=2500: mode GUIDED, goto {40 0 10→25|40 0 30→30|5 0 10→15}, +25s, mode RTL, +12s, " +
+				"alt $1 ±0.5"},
 		{"a goto in a local frame is denied", "copter air: INT DO_REPOSITION 20 5 15 in 1 = denied, +30s, alt 10 ±0.3"},
 		{"a goto on the ground is accepted, and does nothing",
 			"copter: mode GUIDED, arm, goto 20 0 15 = accepted, +5s, at 0 0 0 ±0"},
@@ -242,7 +244,7 @@ var simQuadPlane = &simVehicle{
 	landSpeed: 0.5, stickSpeed: 5, stickUp: 2.5, stickDown: 2.4,
 	streams: map[uint32]time.Duration{0: time.Second, 111: 10 * time.Second},
 	defaults: map[string]float64{"SYSID_MYGCS": 255, "FS_GCS_ENABL": 0, "Q_GUIDED_MODE": 0, "Q_MAV_TYPE": 0,
-		"TKOFF_ALT": 50, "WP_LOITER_RAD": simWingRadius,
+		"TKOFF_ALT": 50, "WP_LOITER_RAD": simWingRadius, "Q_RTL_ALT": 15, "RTL_ALTITUDE": 100,
 		"AIRSPEED_MIN": 9, "AIRSPEED_MAX": 22, "MIN_GROUNDSPEED": 0},
 	modes: []simMode{
 		{custom: 0, name: "MANUAL", flying: simWing},
@@ -396,8 +398,12 @@ func (b *simQuadPlaneBrain) fliesWinged() bool {
 func (b *simQuadPlaneBrain) stay() {
 	b.simArduBrain.stay()
 	switch b.mode {
+	case simPlaneQRTL: // nearer than a circle and a half it climbs less, but to 10 m
+		q := &b.quad
+		away := math.Hypot(q.north, q.east)
+		b.rest.up = max(q.up, 10, b.params["Q_RTL_ALT"]*min(1, away/(1.5*simWingRadius)))
 	case simPlaneRTL:
-		b.target.north, b.target.east, b.target.up = 0, 0, 100
+		b.target.north, b.target.east, b.target.up = 0, 0, b.params["RTL_ALTITUDE"]
 	case simPlaneTakeoff: // it climbs straight ahead and then circles
 		b.target.north += 200 * math.Cos(b.quad.heading)
 		b.target.east += 200 * math.Sin(b.quad.heading)

@@ -38,8 +38,8 @@ var simPX4 = &simVehicle{
 	volts:     16.2,
 	first:     simPX4Loiter, hold: simPX4Loiter, land: simPX4Land, rtl: simPX4RTL,
 	landSpeed: 0.65, stickSpeed: 5, stickUp: 3, stickDown: 1.5,
-	brake: 1.75, soft: 1500 * time.Millisecond, early: 0.76, returnUp: 30,
-	defaults: map[string]float64{simDataLink: 0, simStickSource: 3, simStickOverride: 1},
+	brake: 1.75, soft: 1500 * time.Millisecond, early: 0.76,
+	defaults: map[string]float64{simDataLink: 0, simStickSource: 3, simStickOverride: 1, simReturnUp: 30},
 	// The rates of a telemetry port in Normal mode, as captured.
 	streams: map[uint32]time.Duration{
 		0: time.Second, 1: time.Second, 24: time.Second / 5, 30: time.Second / 15,
@@ -86,10 +86,13 @@ const (
 
 	// simStickOverride: bit 0: sticks that move take over from AUTO
 	simStickOverride = "COM_RC_OVERRIDE"
+
+	// simReturnUp: metres above home, the height of a return
+	simReturnUp = "RTL_RETURN_ALT"
 )
 
 // simPX4Reals are the parameters that are no integers.
-var simPX4Reals = []string{"NAV_LOITER_RAD", "RTL_LOITER_RAD"}
+var simPX4Reals = []string{"NAV_LOITER_RAD", "RTL_LOITER_RAD", simReturnUp}
 
 const (
 	// simPX4Late: a new target acts in AUTO.LOITER after at most this time
@@ -1268,14 +1271,18 @@ func (b *simPX4Brain) homeward() (vn, ve, vu float64) {
 	return vn, ve, -b.landSpeed
 }
 
-// returning returns the place over home to which PX4's return flies. It flies at the higher of
-// two heights: the one where it began, and the return height, which is lower near home.
+// returning returns the place over home to which PX4's return flies. It flies at the higher of two heights: the one
+// where it began, and the return height. Nearer than 10 m (RTL_MIN_DIST) that is its distance, at least 4 m.
 func (b *simPX4Brain) returning() simTarget {
 	t := b.target
 	away := math.Hypot(t.north-b.home.north, t.east-b.home.east)
+	up := b.params[simReturnUp]
+	if away <= 10 {
+		up = min(up, max(4, away))
+	}
 	return simTarget{
 		north: b.home.north, east: b.home.east, yaw: math.NaN(), speed: simCruise,
-		up: max(t.up, min(b.returnUp, max(15, away))),
+		up: max(t.up, up),
 	}
 }
 

@@ -177,6 +177,17 @@ func TestPX4sTextsAndReports(t *testing.T) {
 	})
 }
 
+func TestPX4sReturn(t *testing.T) {
+	simFlies(t, []rule{
+		{"climbs to RTL_RETURN_ALT, and never sinks",
+			"px4 air RTL_RETURN_ALT=25.5: goto {40 0 10→25.5|40 0 30→30|15 0 10→25.5}, +25s, mode AUTO.RTL, +10s, " +
+				"alt $1 ±0.7"},
+		{"nearer than 10 m climbs to its distance, at least to 4 m",
+			"px4 air RTL_RETURN_ALT=25.5: goto {9 0 4→8.3|3 0 2→3.3}, +25s, mode AUTO.RTL, until alt > $1 " +
+				"6s, not alt > 9.5"},
+	})
+}
+
 func TestPX4sDataLinkFailsafe(t *testing.T) {
 	const again = "+11850ms, not failing, until failing 1300ms"
 	simFlies(t, []rule{

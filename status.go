@@ -236,6 +236,9 @@ type vehicleBody struct {
 
 	// Modes: that it can be set to
 	Modes []string `json:"modes"`
+
+	// ReturnAltitude: the height to which a return climbs first
+	ReturnAltitude *number `json:"return_altitude"`
 }
 
 type positionBody struct {
@@ -354,6 +357,7 @@ func render(s snapshot, client netip.Addr) *statusBody {
 
 func (s *snapshot) vehicleBody() *vehicleBody {
 	id := &s.tel.id
+	returns := s.returnAltitude()
 	return &vehicleBody{
 		Autopilot: word(autopilotName(id.autopilot)),
 		Type:      word(knownName(id.typ.String(), "MAV_TYPE_")),
@@ -362,6 +366,8 @@ func (s *snapshot) vehicleBody() *vehicleBody {
 		Kind:      word(kindNames[s.kind()]),
 		Circles:   ifKnown(s.circle() > 0, rounded(s.circle(), 0)),
 		Modes:     s.modes(),
+
+		ReturnAltitude: ifKnown(!math.IsNaN(returns), rounded(returns, 1)),
 	}
 }
 

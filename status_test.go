@@ -97,6 +97,8 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
 		v.say(holdingInAir,
 			&common.MessageAutopilotVersion{FlightSwVersion: 1<<24 | 17<<16 | 255},
+			&common.MessageParamValue{ParamId: "RTL_RETURN_ALT", ParamValue: 30.5,
+				ParamType: common.MAV_PARAM_TYPE_REAL32},
 			&common.MessageStatustext{Severity: common.MAV_SEVERITY_INFO, Text: "Takeoff detected"},
 			&common.MessageHomePosition{Latitude: 473977419, Longitude: 85455937, Altitude: 488300})
 		for range 11 {
@@ -130,7 +132,8 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 "armed":true,"in_air":true,"landed_state":"in_air","state":"active","failsafe":false,
 "armable":true,"unhealthy":["gps"],"done":null,
 "vehicle":{"autopilot":"px4","type":"quadrotor","version":"1.17.0","system_id":1,
-"kind":"hover","circles":null,"modes":["manual","altitude","position","takeoff","hold","land","rtl","rtgs"]},
+"kind":"hover","circles":null,"modes":["manual","altitude","position","takeoff","hold","land","rtl","rtgs"],
+"return_altitude":30.5},
 "position":{"lat":47.3977421,"lon":8.5455938,"altitude":10.02,"altitude_msl":498.3,"heading":181.5,"age":0.1},
 "velocity":{"north":0,"east":0.1,"down":0,"ground_speed":0.1,"air_speed":null,"climb":0,"age":0.1},
 "attitude":{"roll":0.4,"pitch":-1.1,"yaw":181.5,"age":0.05},
@@ -140,7 +143,7 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 "target":null,
 "input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},
 "messages":[{"severity":"info","text":"Takeoff detected","age":12.3}],
-"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":0.4,"received":21,"lost":0,"errors":0,
+"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":0.4,"received":22,"lost":0,"errors":0,
 "sent":1,"error":null}}`)
 	})
 }

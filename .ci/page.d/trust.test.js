@@ -205,6 +205,40 @@ describe('what the drone does', () => {
 		}
 	})
 
+	it('on a wing is circling, with the radius where it is known', async t => {
+		const { page, shown } = await world(t, status(), { scripts: [stopped] })
+		const target = { lat: real.home.lat, lon: real.home.lon, altitude: 20, distance: 80 }
+		const vehicle = { ...real.vehicle, type: 'fixed_wing', kind: 'wing', circles: 80 }
+		const turns = { vehicle, target, ...at(80), ...moving(11, 0) }
+		for (const [s, says] of [
+			[{ mode: 'hold', done: true }, /^Circling, radius 80\u00a0m$/],
+			[{ mode: 'hold', done: null, failsafe: true }, /^Circling, radius 80\u00a0m$/],
+			[{ mode: 'takeoff', done: true }, /^Circling, radius 80\u00a0m$/],
+			[{ mode: 'hold', done: true, vehicle: { ...vehicle, circles: null } }, /^Circling$/],
+			[{ mode: 'hold', done: false, target: { ...target, distance: 400 } }, /^Flying to the target, 400\u00a0m$/],
+		]) {
+			await shown(status({ ...flying, ...turns, ...s }))
+			assert.match(await page.text('doing'), says, JSON.stringify(s))
+			if (s.done !== false) assert.match(await page.text('tip'), /Hold circles here/)
+		}
+	})
+
+	it('in a return from here is known before: it climbs first, unless it is near, high, or not known', async t => {
+		const { page, shown } = await world(t, status(), { scripts: [stopped] })
+		const vehicle = { ...real.vehicle, return_altitude: 30 }
+		for (const [s, says] of [
+			[at(40), true],
+			[at(40, { altitude: 29.5 }), false],
+			[at(5), false],
+			[{ ...at(40), vehicle: { ...vehicle, return_altitude: null } }, false],
+			[{ ...at(40, { altitude: -5 }), vehicle: { ...vehicle, return_altitude: null } }, false],
+			[{ ...at(40), vehicle: { ...vehicle, modes: ['hold', 'land'] } }, false],
+		]) {
+			await shown(status({ ...flying, mode: 'hold', done: true, vehicle, ...s }))
+			assert.strictEqual(/Return climbs to 30.m first\.$/.test(await page.text('tip')), says, JSON.stringify(s))
+		}
+	})
+
 	it('is stopping while a failsafe or a pilot\'s hold brakes, not flying to a target', async t => {
 		const { page, shown } = await world(t, status(), { scripts: [stopped] })
 		const target = { lat: real.home.lat, lon: real.home.lon, altitude: 20, distance: 14 }
