@@ -46,6 +46,46 @@ const listening = `{
 	}
 }`
 
+// Keyboard is a person who has nothing else.
+class Keyboard {
+	constructor(page) { this.page = page }
+
+	focused() {
+		return this.page.eval(() => {
+			const e = document.activeElement
+			return e.id || e.dataset.mode || e.textContent.trim()
+		})
+	}
+
+	async stroke(code) {
+		await this.page.key('down', code)
+		await this.page.key('up', code)
+	}
+
+	// tab goes on until something has the focus, and is seen on the screen.
+	async tab(name) {
+		await until('Tab comes to ' + name, async () => {
+			await this.stroke('Tab')
+			return await this.focused() === name
+		})
+		const seen = await this.page.eval(() => {
+			const b = document.activeElement.getBoundingClientRect()
+			return b.bottom > 0 && b.right > 0 && b.top < innerHeight && b.left < innerWidth
+		})
+		assert.ok(seen, name + ' has the focus and is not on the screen')
+	}
+
+	// hold keeps a key down until something is so.
+	async hold(code, so) {
+		await this.page.key('down', code)
+		try {
+			await so()
+		} finally {
+			await this.page.key('up', code)
+		}
+	}
+}
+
 const north = (s, from) => (s.position.lat - from.position.lat) * 111319.5
 
 describe('flights', { concurrency: true }, () => {
@@ -177,43 +217,59 @@ it('two pages on one drone: the newer command wins, and the older page says so',
 	}
 })
 
-it('a flight by keyboard alone', async t => {
-	const drone = await Mavrest.start()
-	t.after(() => drone.end())
-	await drone.armable()
-	const page = await browser.open(drone.lan + '/api/drone/status')
-	await page.shows('ready', 'can take off', long)
-	const focused = () => page.eval(() => { const e = document.activeElement; return e.id || e.dataset.mode || e.textContent.trim() })
-	const stroke = async code => { await page.key('down', code); await page.key('up', code) }
-	const tab = name => until('Tab comes to ' + name, async () => { await stroke('Tab'); return await focused() === name })
-	const hold = async (code, so) => { await page.key('down', code); try { await so() } finally { await page.key('up', code) } }
-	await tab('takeoff')
-	await hold('Enter', () => page.shows('doing', '^Taking off'))
-	await page.shows('answer', '^Take off: done', long)
-	// A place in numbers, 20 m to the north.
-	const { home } = await drone.status()
-	await tab('A place in numbers')
-	await stroke('Enter')
-	for (const [field, text] of [['lat', String(home.lat + 20 / 111319.5).replace('.', ',')], ['lon', String(home.lon)]]) {
-		await tab(field)
-		await page.send('Input.insertText', { text })
-	}
-	await stroke('Enter')
-	await page.shows('doing', '^Flying to the target')
-	await page.shows('answer', '^Fly there: done', long)
-	await tab('position')
-	await stroke('Enter')
-	await page.shows('answer', '^Position: done')
-	const from = await drone.status()
-	await hold('ArrowUp', () => drone.until('it flies north', s => north(s, from) > 2))
-	await stroke('Escape')
-	await page.shows('answer', '^Hold: done', long)
-	await tab('land')
-	await stroke('Enter')
-	await page.shows('doing', '^Landed$', long)
-	assert.deepStrictEqual(page.faults, [])
-	await page.close()
-})
+// On each screen, and on two of them with large text, a keyboard alone flies.
+for (const [screen, width, height, touch, text] of [
+	['a phone', 390, 844, true, '100%'],
+	['a small phone', 320, 568, true, '100%'],
+	['a phone sideways', 844, 390, true, '100%'],
+	['a tablet', 768, 1024, true, '100%'],
+	['a laptop', 1280, 800, false, '100%'],
+	['a phone with text of 200 %', 390, 844, true, '200%'],
+	['a laptop with text of 200 %', 1280, 800, false, '200%'],
+]) {
+	it(`a flight by keyboard alone, on ${screen}`, async t => {
+		const drone = await Mavrest.start()
+		t.after(() => drone.end())
+		await drone.armable()
+		const page = await browser.open(drone.lan + '/api/drone/status', { width, height, touch })
+		await page.eval(text => { document.documentElement.style.fontSize = text }, text)
+		await page.shows('ready', 'can take off', long)
+		const keyboard = new Keyboard(page)
+
+		await keyboard.tab('takeoff')
+		await keyboard.hold('Enter', () => page.shows('doing', '^Taking off'))
+		await page.shows('answer', '^Take off: done', long)
+
+		// A place 20 m to the north: the map's place in numbers. Its height is another one.
+		const { home } = await drone.status()
+		await keyboard.tab('A place in numbers')
+		await keyboard.stroke('Enter')
+		for (const [field, value] of [['lat', home.lat + 20 / 111319.5], ['lon', home.lon]]) {
+			await keyboard.tab(field)
+			await page.send('Input.insertText', { text: String(value).replace('.', ',') })
+		}
+		await keyboard.tab('altitude')
+		await page.send('Input.insertText', { text: '12' })
+		await keyboard.stroke('Enter')
+		await page.shows('doing', '^Flying to the target')
+		await page.shows('answer', '^Fly there: done', long)
+		assert.ok(Math.abs((await drone.status()).position.altitude - 12) < 1.5)
+
+		await keyboard.tab('position')
+		await keyboard.stroke('Enter')
+		await page.shows('answer', '^Position: done')
+		const from = await drone.status()
+		await keyboard.hold('ArrowUp', () => drone.until('it flies north', s => north(s, from) > 2))
+		await keyboard.stroke('Escape')
+		await page.shows('answer', '^Hold: done', long)
+
+		await keyboard.tab('land')
+		await keyboard.stroke('Enter')
+		await page.shows('doing', '^Landed$', long)
+		assert.deepStrictEqual(page.faults, [])
+		await page.close()
+	})
+}
 
 it('two pages that both move sticks: the one that came first has them, and each says who', async t => {
 	const drone = await Mavrest.start()
