@@ -1,16 +1,12 @@
 package main
 
-// The built-in simulator (-device sim): an autopilot small enough to read. It
-// speaks MAVLink over a cable in memory, as PX4 or as ArduPilot's Copter. It
-// answers as docs/autopilots.md says, refusals and oddities included. It shares
-// only the dialect with the link.
+// The built-in simulator (-device sim): an autopilot small enough to read. It speaks MAVLink over a cable in memory, as
+// PX4 or as ArduPilot's Copter. It answers as docs/autopilots.md says, refusals and oddities included. It shares only
+// the codec with the program: what it shared, it could not find wrong.
 //
-// Tests change its behaviour by its switches, which are fields. sim_test.go has the
-// methods that only tests need.
-//
-// All flavours use this file: the simulator, messages out, messages in, the flight, the cable. Only PX4
-// uses sim_px4.go, and what this file calls PX4's. ArduPilot's flavours have that of their own, in
-// sim_ardupilot.go.
+// This file is what all flavours share: the vehicle, its messages out and in, the moving point, the cable. What PX4
+// says, obeys and how it flies is in sim_px4.go; sim_ardupilot.go has the same of ArduPilot. Tests meddle with a
+// simulator by a simMeddler of their own (simSwitches in sim_test.go).
 
 import (
 	"bufio"
