@@ -272,7 +272,7 @@ type field struct {
 	// unit: a number's unit; for any other field its values, in words
 	unit string
 
-	// without: how to send the command without this field; "" if there is no more to say than to leave it out
+	// without is how to send the command without this field; "" if there is no more to say than to leave it out.
 	without string
 }
 

@@ -80,19 +80,19 @@ type command struct {
 
 	copies int
 
-	// sentAt: when the first one was sent
+	// sentAt is when the first one was sent.
 	sentAt time.Time
 
-	// triedAt: when the newest one was to be sent; it may have been left out
+	// triedAt is when the newest one was to be sent; it may have been left out.
 	triedAt time.Time
 
-	// copyDue: when the next one is due
+	// copyDue is when the next one is due.
 	copyDue time.Time
 
 	// asked: a report was requested since the first copy
 	asked bool
 
-	// ackedAt: when ACCEPTED came first
+	// ackedAt is when ACCEPTED came first.
 	ackedAt time.Time
 
 	// reportsAtAck: reports heard before that ack
@@ -101,7 +101,7 @@ type command struct {
 	// refusal: the first ack that is not ACCEPTED
 	refusal *uint8
 
-	// refusedAt: when that came
+	// refusedAt is when that came.
 	refusedAt time.Time
 }
 
@@ -358,7 +358,7 @@ const (
 
 	// The moves from here on end the wait.
 
-	// goOn: what was waited for is there, or need not be waited for
+	// goOn: what was waited for is there, or need not be waited for.
 	goOn
 
 	// tooLate: it did not come in time
@@ -428,7 +428,7 @@ func (q *question) decide(came bool, now time.Time) decision {
 // lift is the wait of what flies to a place until the drone is clear of the ground: a vehicle that lifts off
 // while it flies sideways tips over, or hits what stands beside it.
 type lift struct {
-	// within: how long it may last, on the ground and once more from the first report in the air on
+	// within is how long it may last, on the ground and once more from the first report in the air on.
 	within time.Duration
 
 	end time.Time
@@ -457,7 +457,7 @@ func (l *lift) decide(clear, grounded, online bool, now time.Time) decision {
 // departure is a step that is due: it goes out after a report (rule 5), and to a place only once the drone is
 // clear of the ground (rule 11).
 type departure struct {
-	// due: when it could first go
+	// due is when it could first go.
 	due time.Time
 
 	// atOnce: it is the first step of a client's command, which was due at once

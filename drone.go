@@ -22,7 +22,7 @@ const offlineAfter = 3 * time.Second
 type drone struct {
 	log *slog.Logger
 
-	// began: when the program began
+	// began is when the program began.
 	began time.Time
 
 	link  *link
@@ -40,7 +40,7 @@ type drone struct {
 	// wg: every goroutine that run waits for, also landThere and holdForSilent
 	wg sync.WaitGroup
 
-	// mu: guards all below
+	// mu guards all below.
 	mu sync.Mutex
 
 	tel       telemetry
@@ -50,24 +50,24 @@ type drone struct {
 	cmd       *commander
 	handshake handshake
 
-	// onlyTelemetry: what changed makes nothing due before its time: the clock runs what is due by then
+	// onlyTelemetry: what changed makes nothing due before its time, and the clock runs what is due by then.
 	onlyTelemetry bool
 
 	online bool
 
-	// quitBy: when the farewell must be over: 1 s after the program began to end; zero: it is not ending
+	// quitBy is when the farewell must be over: 1 s after the program began to end; zero: it is not ending.
 	quitBy time.Time
 
-	// failsafeAt: when the last failsafe began
+	// failsafeAt is when the last failsafe began.
 	failsafeAt time.Time
 
-	// checked: when PX4 was last asked to run its checks before arming
+	// checked is when PX4 was last asked to run its checks before arming.
 	checked time.Time
 
 	// warned: the warnings given since the autopilot started
 	warned []reason
 
-	// targetAsked: when the target was requested last
+	// targetAsked is when the target was requested last.
 	targetAsked time.Time
 }
 
@@ -541,10 +541,10 @@ type clock struct {
 	// wake: a value makes run look at next again; it holds one
 	wake chan struct{}
 
-	// next: when something is due next; Unix nanoseconds
+	// next is when something is due next; Unix nanoseconds.
 	next atomic.Int64
 
-	// beat: when tick was last called, for the watchdog; Unix nanoseconds
+	// beat is when tick was last called, for the watchdog; Unix nanoseconds.
 	beat atomic.Int64
 }
 

@@ -137,7 +137,7 @@ type header struct {
 type recent struct {
 	headers [64]header
 
-	// at: when each was added
+	// at is when each was added.
 	at [64]time.Time
 
 	// n: frames that were added
@@ -189,7 +189,7 @@ type deframer struct {
 	// from: of the last datagram; invalid where the port names no sender
 	from netip.AddrPort
 
-	// at: when it came
+	// at is when it came.
 	at time.Time
 
 	// vehicle: its piece makes room for no other sender's

@@ -49,13 +49,13 @@ type stream struct {
 	// slow: it came more slowly than least, or its message had to be requested
 	slow bool
 
-	// asked: when it was requested last
+	// asked is when it was requested last.
 	asked time.Time
 
-	// heard: when its message came last
+	// heard is when its message came last.
 	heard time.Time
 
-	// since: when the count began
+	// since is when the count began.
 	since time.Time
 
 	// count: of its messages
@@ -96,13 +96,13 @@ type handshake struct {
 
 	began time.Time
 
-	// questioned: when ask ran last
+	// questioned is when ask ran last.
 	questioned time.Time
 
 	// answered: the vehicle has answered something since ask ran last
 	answered bool
 
-	// unanswered: how often a parameter, by the first of its names, was not answered though other things were
+	// unanswered is how often a parameter, by the first of its names, was not answered though other things were.
 	unanswered map[string]int
 }
 
@@ -277,7 +277,7 @@ type parameters struct {
 	// values: the ones that the vehicle sent
 	values map[string]float64
 
-	// stationAt: when NAV_DLL_ACT came last
+	// stationAt is when NAV_DLL_ACT came last.
 	stationAt time.Time
 }
 

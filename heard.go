@@ -136,7 +136,7 @@ const (
 	// addressAsk: after this silence the other one is asked who it is, and again
 	addressAsk = 500 * time.Millisecond
 
-	// addressProof: how long the other one has to show that it is the same vehicle
+	// addressProof is how long the other one has to show that it is the same vehicle.
 	addressProof = time.Second
 )
 
@@ -146,10 +146,10 @@ const (
 type vehicleAddress struct {
 	at netip.AddrPort
 
-	// heard: when a frame of the vehicle came from it last
+	// heard is when a frame of the vehicle came from it last.
 	heard time.Time
 
-	// clock: what the vehicle's clock showed last
+	// clock is what the vehicle's clock showed last.
 	clock bootClock
 
 	uid autopilotUID
@@ -168,7 +168,7 @@ type otherAddress struct {
 	clock bootClock
 	uid   autopilotUID
 
-	// asked: when it was last asked who it is
+	// asked is when it was last asked who it is.
 	asked time.Time
 }
 

@@ -57,15 +57,15 @@ type manoeuvre struct {
 	request request
 	plan    plan
 
-	// at: when it was accepted
+	// at is when it was accepted.
 	at time.Time
 
 	done bool
 
-	// note: what is to be said about its completion; "" for nothing
+	// note is what is to be said about its completion; "" for nothing.
 	note string
 
-	// why: what ended it before it was complete; nil: nothing
+	// why is what ended it before it was complete; nil: nothing.
 	why error
 
 	// over: closed when it is finished
@@ -74,16 +74,16 @@ type manoeuvre struct {
 	// anyHeading: a goto is complete with any heading: its own was refused
 	anyHeading bool
 
-	// near: since when a landing's place is near
+	// near is since when a landing's place is near.
 	near time.Time
 
-	// circles: since when a vehicle on its wing circles its place
+	// circles is since when a vehicle on its wing circles its place.
 	circles time.Time
 
-	// tried: when the second leg was last begun
+	// tried is when the second leg was last begun.
 	tried time.Time
 
-	// strange: since when the autopilot's target is another place
+	// strange is since when the autopilot's target is another place.
 	strange time.Time
 }
 

@@ -53,7 +53,7 @@ type outgoing struct {
 	// msg: nil for padding
 	msg message.Message
 
-	// at: when it was queued; zero: it is never stale
+	// at is when it was queued; zero: it is never stale.
 	at time.Time
 
 	// to: the vehicle's address when it was queued; invalid: the one when it is written
@@ -123,7 +123,7 @@ type link struct {
 	// beatAt: the vehicle's last heartbeat
 	beatAt time.Time
 
-	// framesFrom: when the first frame came since the port was opened; zero: none did
+	// framesFrom is when the first frame came since the port was opened; zero: none did.
 	framesFrom time.Time
 
 	// frameAt: the last frame
@@ -132,7 +132,7 @@ type link struct {
 	// signed: the vehicle's last frame was signed
 	signed bool
 
-	// others: what else is heard
+	// others is what else is heard.
 	others neighbours
 
 	// stickSystem: SYSID_MYGCS once sticks were sent to an ArduPilot, else 0
@@ -150,7 +150,7 @@ type link struct {
 	// secondReported: a second vehicle was reported
 	secondReported bool
 
-	// fault: why the port is not open; nil if it is open
+	// fault is why the port is not open; nil if it is open.
 	fault error
 }
 
@@ -318,7 +318,7 @@ type linkState struct {
 	baud                         int
 	received, lost, errors, sent uint64
 
-	// fault: why the port is not open, or what is heard instead of the vehicle
+	// fault is why the port is not open, or what is heard instead of the vehicle.
 	fault error
 
 	// signed, lossy: the vehicle's frames are signed; the line is a serial one

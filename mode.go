@@ -196,7 +196,7 @@ const copterBrake = 17
 
 // Times of the reports and of the mode machine (docs/design.md, "Reports" and rule 3).
 const (
-	// newerLeast: what newerAfter returns at least
+	// newerLeast is what newerAfter returns at least.
 	newerLeast = 100 * time.Millisecond
 
 	// reportFresh: a client's first step may follow a report of this age
@@ -214,7 +214,7 @@ const (
 	// reportMost: the longest reportAgain: on a slow line many requests are lost
 	reportMost = 100 * time.Millisecond
 
-	// followTime: how long after its newest copy a step explains a report
+	// followTime is how long after its newest copy a step explains a report.
 	followTime = 5 * time.Second
 
 	// ownAgain: between two tries of what mavrest commands by itself
@@ -228,7 +228,7 @@ type shownMode struct {
 
 	armed, failsafe bool
 
-	// at: when the number came
+	// at is when the number came.
 	at time.Time
 }
 
@@ -236,19 +236,19 @@ type shownMode struct {
 // up to 15 ms before its mode is in force, so its number is kept until a HEARTBEAT shows it. Whoever asks
 // gives the last report, which the mode machine keeps.
 type reports struct {
-	// at: when the last HEARTBEAT came that made reports; zero before the first
+	// at is when the last HEARTBEAT came that made reports; zero before the first.
 	at time.Time
 
-	// n: how many reports there were
+	// n is how many reports there were.
 	n int
 
 	// kept: numbers that no HEARTBEAT has shown yet, the oldest first
 	kept []shownMode
 
-	// alive: when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT
+	// alive is when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT.
 	alive time.Time
 
-	// asked: when a HEARTBEAT was requested last
+	// asked is when a HEARTBEAT was requested last.
 	asked time.Time
 }
 
@@ -339,7 +339,7 @@ type report struct {
 	// mode: of custom
 	mode Mode
 
-	// amsl: where the vehicle is, metres above mean sea level; NaN if unknown
+	// amsl is where the vehicle is, metres above mean sea level; NaN if unknown.
 	amsl float64
 
 	// streamed: our own stick stream runs, and the vehicle is a PX4
@@ -349,7 +349,7 @@ type report struct {
 // goal is what a step leads to. The number may be that of another mode: a landing on the way to
 // its place is flown in the hold's, a Copter's takeoff in GUIDED.
 type goal struct {
-	// mode: what GET mode answers once the step is accepted
+	// mode is what GET mode answers once the step is accepted.
 	mode Mode
 
 	// number: the autopilot's own mode that then shows
@@ -372,17 +372,17 @@ type claim struct {
 	// to: of the step
 	to *goal
 
-	// at: when its newest copy was sent
+	// at is when its newest copy was sent.
 	at time.Time
 }
 
 // machine is the mode machine of docs/design.md: from what was commanded and what the vehicle reports it
 // knows which mode the drone is in. The zero value is a drone that was never heard: manual.
 type machine struct {
-	// mode: what GET mode answers
+	// mode is what GET mode answers.
 	mode Mode
 
-	// commanded: what was commanded last; nil: mode is a reported one
+	// commanded is what was commanded last; nil: mode is a reported one.
 	commanded *goal
 
 	// report: the last report
@@ -419,7 +419,7 @@ const (
 	// meansStart: the first one, of a disarmed vehicle
 	meansStart meaning = iota
 
-	// meansBelongs: what was commanded explains it
+	// meansBelongs: what was commanded explains it.
 	meansBelongs
 
 	// meansEqual: it shows what the one before showed

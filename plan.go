@@ -121,7 +121,7 @@ func (s *step) needsStream() bool { return s.arms() || (s.to != nil && s.to.mode
 type plan struct {
 	steps []step
 
-	// destination: where it flies to; a takeoff has only the altitude
+	// destination is where it flies to; a takeoff has only the altitude.
 	destination *place
 
 	// second: the landing at a place, sent once the target is reached; nil: no second leg

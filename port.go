@@ -28,16 +28,16 @@ var bauds = []int{921600, 57600, 115200, 460800, 500000, 230400, 1500000}
 
 // Times of a serial line.
 const (
-	// baudListen: how long a search listens at each rate
+	// baudListen is how long a search listens at each rate.
 	baudListen = 1500 * time.Millisecond
 
 	// writeTimeout: a write that takes longer means a dead port
 	writeTimeout = 2 * time.Second
 
-	// drainTimeout: when a port is closed, its written bytes have this long to go out
+	// drainTimeout is how long the written bytes of a port that is closed have to go out.
 	drainTimeout = time.Second
 
-	// gatherFor: how long bytes gather on a busy line before a read
+	// gatherFor is how long bytes gather on a busy line before a read.
 	gatherFor = 10 * time.Millisecond
 
 	// refillsIn: a flushed line is refilled from the sender's buffer within this time (docs/autopilots.md, "PX4: link")
@@ -195,7 +195,7 @@ type serialPort struct {
 	*os.File
 	line serial.Port
 
-	// readAt: when the last Read ended; only the reader uses it
+	// readAt is when the last Read ended; only the reader uses it.
 	readAt time.Time
 }
 

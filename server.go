@@ -221,7 +221,7 @@ type connection struct {
 	net.Conn
 	list *connections
 
-	// usedAt: when its last request began, or makeRoom ended its wait; at first, when it was accepted
+	// usedAt is when its last request began, or makeRoom ended its wait; at first, when it was accepted.
 	usedAt time.Time
 
 	// busy: a command is carried out, or events are sent

@@ -135,7 +135,7 @@ type simVehicle struct {
 	// brake: m/s², the deceleration of a stop in a mode without sticks
 	brake float64
 
-	// soft: how long a takeoff climbs slowly at first
+	// soft is how long a takeoff climbs slowly at first.
 	soft time.Duration
 
 	// early: a climb ends this many metres below its height; 0 for 0.2
@@ -347,7 +347,7 @@ type simulator struct {
 
 	agenda []simEvent
 
-	// arrives: when the last delayed frame arrives
+	// arrives is when the last delayed frame arrives.
 	arrives time.Time
 
 	streaming []*simStream
@@ -384,7 +384,7 @@ type simulator struct {
 	landedAt time.Time
 	climbing bool
 
-	// climbFrom: when the propellers are up to speed
+	// climbFrom is when the propellers are up to speed.
 	climbFrom time.Time
 
 	// climbTo: metres above home
@@ -1101,7 +1101,7 @@ type simPort struct {
 	// gone: closed when the port is closed
 	gone chan struct{}
 
-	// err: why the port is closed; nil while it is open
+	// err is why the port is closed; nil while it is open.
 	err error
 }
 

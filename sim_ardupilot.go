@@ -92,16 +92,16 @@ type simArduBrain struct {
 	// stick: x, y, z, r of MANUAL_CONTROL
 	stick [4]int16
 
-	// override: until when each axis is in force
+	// override is until when each axis is in force.
 	override [4]time.Time
 
-	// stickAt: when a MANUAL_CONTROL last overrode an axis; zero if none did
+	// stickAt is when a MANUAL_CONTROL last overrode an axis; zero if none did.
 	stickAt time.Time
 
-	// streamAt: when the stream of MANUAL_CONTROLs began
+	// streamAt is when the stream of MANUAL_CONTROLs began.
 	streamAt time.Time
 
-	// rcAt: when the receiver was last live
+	// rcAt is when the receiver was last live.
 	rcAt time.Time
 
 	// channels: RC_CHANNELS 1 to 5, µs
@@ -116,7 +116,7 @@ type simArduBrain struct {
 	// gcs: ground station failsafe
 	gcs bool
 
-	// obeyedAt: when it last accepted a mode
+	// obeyedAt is when it last accepted a mode.
 	obeyedAt time.Time
 
 	// broken: it has "Internal errors" until it reboots
@@ -688,18 +688,18 @@ type simArduFlight struct {
 	// still: it has stopped, at the place rest
 	still bool
 
-	// rest: where it stopped; rest.up is the height of a return until level is set
+	// rest is where it stopped; rest.up is the height of a return until level is set.
 	rest simTarget
 
 	// level: it has stopped climbing or sinking, at the height rest.up
 	level bool
 
-	// centredAt: when LOITER's stick was centred; zero while it is deflected
+	// centredAt is when LOITER's stick was centred; zero while it is deflected.
 	centredAt time.Time
 
 	leg simLeg
 
-	// legAt: when the leg began
+	// legAt is when the leg began.
 	legAt time.Time
 
 	// push: the present acceleration: north, east, up

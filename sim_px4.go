@@ -78,7 +78,7 @@ const (
 
 // The parameters that the simulated PX4 obeys.
 const (
-	// simDataLink: what PX4 does when the ground station is lost; 0: nothing
+	// simDataLink is what PX4 does when the ground station is lost; 0: nothing.
 	simDataLink = "NAV_DLL_ACT"
 
 	// simStickSource: whose sticks act
@@ -98,7 +98,7 @@ const (
 	// simPX4Late: a new target acts in AUTO.LOITER after at most this time
 	simPX4Late = 600 * time.Millisecond
 
-	// simFailsafeHold: how long a failsafe holds before it enters its own mode
+	// simFailsafeHold is how long a failsafe holds before it enters its own mode.
 	simFailsafeHold = 5 * time.Second
 
 	// simRaced: for so long after a ground station's first heartbeat an arming does not know it
@@ -115,7 +115,7 @@ type simPX4Brain struct {
 	// thenEnter: the failsafe's mode after Hold
 	thenEnter uint32
 
-	// holdUntil: when that Hold ends
+	// holdUntil is when that Hold ends.
 	holdUntil time.Time
 
 	// climbUp: height of the next takeoff, metres above home
@@ -491,7 +491,7 @@ func (b *simPX4Brain) beginFailsafe(then uint32) {
 }
 
 const (
-	// simTextOpen: how long texts pass after a ground station's heartbeat
+	// simTextOpen is how long texts pass after a ground station's heartbeat.
 	simTextOpen = 2500 * time.Millisecond
 
 	// simTextGap: between two texts
@@ -533,7 +533,7 @@ type simPX4Words struct {
 	// gcsFrom: a ground station's first heartbeat on our link, or first after its loss; or zero
 	gcsFrom time.Time
 
-	// gcsUntil: when that station counts as lost
+	// gcsUntil is when that station counts as lost.
 	gcsUntil time.Time
 
 	// gcsLost: that station is lost
@@ -733,10 +733,10 @@ type simPX4Live struct {
 	// wish: the mode that the user wants; a failsafe does not change it
 	wish uint32
 
-	// shows: what the last CURRENT_MODE shows
+	// shows is what the last CURRENT_MODE shows.
 	shows simPX4Status
 
-	// sentAt: when it was sent
+	// sentAt is when it was sent.
 	sentAt time.Time
 
 	// due: a CURRENT_MODE waits until its interval is over
@@ -915,10 +915,10 @@ type simPX4Sticks struct {
 	// seen: sticks came in this flight
 	seen bool
 
-	// lostAt: when the sticks ended; zero if they did not end, or are not needed
+	// lostAt is when the sticks ended; zero if they did not end, or are not needed.
 	lostAt time.Time
 
-	// undoAt: when moving sticks undo the present mode; in the past if they do not
+	// undoAt is when moving sticks undo the present mode; in the past if they do not.
 	undoAt time.Time
 
 	// grabs: in this boot a stream with z = 0 changes LOITER to POSCTL
@@ -939,7 +939,7 @@ type simStickStream struct {
 	// window: the MANUAL_CONTROLs of the last 1.6 s, and the last one before
 	window []simStick
 
-	// since: when the stream began
+	// since is when the stream began.
 	since time.Time
 }
 

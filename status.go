@@ -82,7 +82,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) response {
 type snapshot struct {
 	situation
 
-	// began: when the program began
+	// began is when the program began.
 	began time.Time
 
 	tel      telemetry
@@ -91,7 +91,7 @@ type snapshot struct {
 	// armable: a takeoff could arm now; nil if unknown
 	armable *bool
 
-	// lacks: what keeps it from arming and is no unhealthy system
+	// lacks is what keeps it from arming and is no unhealthy system.
 	lacks []string
 
 	// done: the last manoeuvre is complete; nil if there is none, or it ended incomplete
@@ -102,7 +102,7 @@ type snapshot struct {
 	// by: who has the sticks; "" if nobody has
 	by string
 
-	// expires: when the client's sticks expire; zero if none are in force
+	// expires is when the client's sticks expire; zero if none are in force.
 	expires time.Time
 
 	// from: the client that has the sticks; invalid if none has
@@ -228,7 +228,7 @@ type vehicleBody struct {
 	Version   *string `json:"version"`
 	SystemID  byte    `json:"system_id"`
 
-	// Kind: how it moves now
+	// Kind is how it moves now.
 	Kind *string `json:"kind"`
 
 	// Circles: the radius of the circle that it flies round a place
@@ -481,7 +481,7 @@ const (
 	// eventEvery: the shortest time between two events
 	eventEvery = 100 * time.Millisecond
 
-	// eventLook: how often the stream looks whether the status has changed
+	// eventLook is how often the stream looks whether the status has changed.
 	eventLook = 20 * time.Millisecond
 
 	// eventAtMost: the longest time between two events

@@ -16,10 +16,10 @@ const (
 	// stickEvery: 25 Hz
 	stickEvery = 40 * time.Millisecond
 
-	// stickLead: how long the stream runs before a stick mode is commanded
+	// stickLead is how long the stream runs before a stick mode is commanded.
 	stickLead = 400 * time.Millisecond
 
-	// stickArms: how long it runs before ArduPilot arms on it alone
+	// stickArms is how long it runs before ArduPilot arms on it alone.
 	stickArms = 2100 * time.Millisecond
 
 	// stickStill: how long we keep the axes still before PX4 is to leave a stick mode: it calls them moving for 1.6 s
@@ -35,7 +35,7 @@ const (
 	// silentClient: after the client's last input or request it is silent
 	silentClient = 3 * time.Second
 
-	// othersPause: how long ours pause after another program's last sticks
+	// othersPause is how long ours pause after another program's last sticks.
 	othersPause = 500 * time.Millisecond
 
 	// undoneIn: a pilot's mode that showed for no longer was undone by our sticks: it shows for 12 to 48 ms
@@ -86,19 +86,19 @@ type stickHolder struct {
 	// from: every other client's input is refused until its sticks expire
 	from netip.Addr
 
-	// until: when its sticks expire
+	// until is when its sticks expire.
 	until time.Time
 
-	// kind: how the vehicle flew by sticks when it took them: they mean something else in another kind
+	// kind is how the vehicle flew by sticks when it took them: they mean something else in another kind.
 	kind kind
 
 	// spoke: its last input or request; zero: its silence means nothing
 	spoke time.Time
 
-	// holdAsked: when a hold for a silent client was requested last
+	// holdAsked is when a hold for a silent client was requested last.
 	holdAsked time.Time
 
-	// lost: when the link was still lost in its stick mode; zero: it was not, or a notice has said so
+	// lost is when the link was still lost in its stick mode; zero: it was not, or a notice has said so.
 	lost time.Time
 }
 
@@ -113,13 +113,13 @@ type sticks struct {
 	phase stickPhase
 	axes  axes
 
-	// since: when the stream began, or ended
+	// since is when the stream began, or ended.
 	since time.Time
 
-	// moved: when the axes last changed
+	// moved is when the axes last changed.
 	moved time.Time
 
-	// next: when the next frame is due
+	// next is when the next frame is due.
 	next time.Time
 
 	client stickHolder
@@ -528,7 +528,7 @@ const (
 // sources is what is known of who else may move the sticks. SYS_STATUS shows the receiver only
 // while no stream of ours runs.
 type sources struct {
-	// validFrom: from when on SYS_STATUS shows the receiver: an earlier stream hides it until then
+	// validFrom is from when on SYS_STATUS shows the receiver: an earlier stream hides it until then.
 	validFrom time.Time
 
 	receiver receiverState
@@ -542,16 +542,16 @@ type sources struct {
 	// heardInFlight: a transmitter was heard since the arming; while disarmed: it is heard now
 	heardInFlight bool
 
-	// transmitterAt: when a transmitter was heard last; PX4 sends RC_CHANNELS only while it hears one
+	// transmitterAt is when a transmitter was heard last; PX4 sends RC_CHANNELS only while it hears one.
 	transmitterAt time.Time
 
-	// foreignAt: when another program's sticks came last
+	// foreignAt is when another program's sticks came last.
 	foreignAt time.Time
 
 	// channels: the last RC_CHANNELS
 	channels channels
 
-	// switchesSince: when channels 5 to 16 first had values
+	// switchesSince is when channels 5 to 16 first had values.
 	switchesSince time.Time
 }
 

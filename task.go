@@ -13,7 +13,7 @@ import (
 
 // Times of a plan (docs/design.md, rule 5 and "The newest request wins").
 const (
-	// answerWait: how long a step waits for its report, and a plan for HOME_POSITION
+	// answerWait is how long a step waits for its report, and a plan for HOME_POSITION.
 	answerWait = 1500 * time.Millisecond
 
 	// urgentWait: an urgent request's first step waits no longer: it goes without a report
@@ -48,7 +48,7 @@ type commander struct {
 	// away: the port was down when poll last requested HEARTBEAT
 	away bool
 
-	// awayAt: when the port was last found down: no report from before that counts
+	// awayAt is when the port was last found down: no report from before that counts.
 	awayAt time.Time
 
 	// stopped: the program ends
@@ -75,7 +75,7 @@ type task struct {
 
 	plan plan
 
-	// askedAt: when a client asked for it; zero: mavrest itself did
+	// askedAt is when a client asked for it; zero: mavrest itself did.
 	askedAt time.Time
 
 	// firstLeg: for a landing's second leg: the manoeuvre that it continues; nil for any other task
@@ -90,7 +90,7 @@ type task struct {
 	// command: the command that went out last; nil: no command did
 	command *command
 
-	// answer: what was accepted so far
+	// answer is what was accepted so far.
 	answer answer
 
 	// armed: it sent an ARM to a disarmed vehicle, which did not refuse it

@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// freshFor: how long a position, a landed state or a SYS_STATUS counts
+	// freshFor is how long a position, a landed state or a SYS_STATUS counts.
 	freshFor = 2 * time.Second
 
-	// batteryFor: how long a BATTERY_STATUS counts: on a slow line the next one may be 10 s away
+	// batteryFor is how long a BATTERY_STATUS counts: on a slow line the next one may be 10 s away.
 	batteryFor = 30 * time.Second
 
-	// heightFor: how long a height counts where one that is too low does no harm
+	// heightFor is how long a height counts where one that is too low does no harm.
 	heightFor = 5 * time.Second
 
 	// checksAfter: a restarted PX4's health counts after this time: it reports good health for 0.9 s before its first
 	// checks
 	checksAfter = time.Second
 
-	// clockSlack: how far the boot clock may seem to step: UDP delivers frames late
+	// clockSlack is how far the boot clock may seem to step: UDP delivers frames late.
 	clockSlack = time.Second
 
 	// mostVoltage: volts: the most that SYS_STATUS has
 	mostVoltage = 65.5
 
-	// chunkWait: how long a STATUSTEXT waits for its missing chunks
+	// chunkWait is how long a STATUSTEXT waits for its missing chunks.
 	chunkWait = time.Second
 )
 
@@ -83,7 +83,7 @@ type telemetry struct {
 	// rebooted: the autopilot has restarted: its next SYS_STATUS sets healthFrom
 	rebooted bool
 
-	// healed: when a system last became healthy
+	// healed is when a system last became healthy.
 	healed time.Time
 
 	boot bootClock
@@ -149,7 +149,7 @@ type velocity struct {
 	// north, east, down, ground, air, climb: m/s
 	north, east, down, ground, air, climb float64
 
-	// hudAt: when VFR_HUD, which has air and climb, came last
+	// hudAt is when VFR_HUD, which has air and climb, came last.
 	hudAt time.Time
 }
 
@@ -770,7 +770,7 @@ type chunkedText struct {
 }
 
 const (
-	// keptTexts: how many texts are kept (docs/openapi.yaml)
+	// keptTexts is how many texts are kept (docs/openapi.yaml).
 	keptTexts = 20
 
 	// fullChunk: the length of a full chunk; a shorter one is a text's last

@@ -39,7 +39,7 @@ type view struct {
 
 	landed landedState
 
-	// landedAt: when it came
+	// landedAt is when it came.
 	landedAt time.Time
 
 	// height: metres above the ground that it stood on last
@@ -47,7 +47,7 @@ type view struct {
 
 	ground lastGround
 
-	// place: where it is
+	// place is where it is.
 	place place
 
 	// heading: degrees
@@ -56,7 +56,7 @@ type view struct {
 	// velocity: it comes with the place
 	velocity motion
 
-	// placeAt: when they came
+	// placeAt is when they came.
 	placeAt time.Time
 
 	// home, target: target: where the autopilot says that it flies to
@@ -79,7 +79,7 @@ func (v view) since(at time.Time) view {
 
 // own is our own state at a moment.
 type own struct {
-	// mode: what GET mode answers
+	// mode is what GET mode answers.
 	mode Mode
 
 	// busy: a plan is under way, or waits
