@@ -13,25 +13,26 @@ import (
 
 // Times of a command's copies (docs/design.md, "Commands").
 const (
-	// copyEvery: or one and a half round trips
+	// copyEvery is the time between two copies, if one and a half round trips are not longer.
 	copyEvery = 300 * time.Millisecond
 
-	// giveUp: after the first copy
+	// giveUp is how long after its first copy a command is repeated.
 	giveUp = 2 * time.Second
 
-	// slowAfter: commands in a row that were answered after a repeat: the line is slow
+	// slowAfter is how many commands in a row, answered only after a repeat, make a line slow.
 	slowAfter = 4
 
-	// lateAck: this long after a command's last copy an ack of it may still come
+	// lateAck is how long after a command's newest copy an ack of it may still come.
 	lateAck = time.Second
 
-	// modeGap: between a mode change's answer and the next one
+	// modeGap is the time between a mode change's answer and the next mode change.
 	modeGap = 20 * time.Millisecond
 
-	// modeUnknown: between a mode change's last copy and the next one, where neither ack nor report came
+	// modeUnknown is the time between a mode change's newest copy and the next mode change, where neither an ack nor
+	// a report came.
 	modeUnknown = 500 * time.Millisecond
 
-	// showWithin: after the ack, until a report shows it
+	// showWithin is how long after the ack a report must show it.
 	showWithin = time.Second
 )
 

@@ -69,10 +69,10 @@ func newDialect(messages ...message.Message) *dialect.ReadWriter {
 
 // Component ids.
 const (
-	// componentID: ours; other companions' programs use others (docs/install.md, 6)
+	// componentID is ours. Other companions' programs use others (docs/install.md, 6).
 	componentID = byte(minimal.MAV_COMP_ID_ONBOARD_COMPUTER3)
 
-	// stationID: of our ground station's heartbeat
+	// stationID is that of our ground station's heartbeat.
 	stationID = byte(minimal.MAV_COMP_ID_MISSIONPLANNER)
 
 	autopilotID = byte(minimal.MAV_COMP_ID_AUTOPILOT1)
@@ -103,7 +103,7 @@ var (
 const (
 	idRadioStatus = 109
 
-	// idRadio: of ArduPilot's dialect
+	// idRadio is of ArduPilot's dialect.
 	idRadio = 166
 )
 

@@ -11,25 +11,25 @@ import (
 
 // Times of the handshake and of what is requested later (docs/design.md, "The vehicle").
 const (
-	// askEvery: between two requests of what is not answered yet
+	// askEvery is the time between two questions for what is not answered yet.
 	askEvery = 500 * time.Millisecond
 
-	// warnAfter: no warning comes sooner; then unanswered parameters have their defaults
+	// warnAfter is how soon a warning may come. From then on unanswered parameters have their defaults.
 	warnAfter = 3 * time.Second
 
-	// stationEvery: a NAV_DLL_ACT this old is requested again
+	// stationEvery is the age at which NAV_DLL_ACT is asked for again.
 	stationEvery = 5 * time.Second
 
-	// streamAgain: between two requests for a stream that was accepted
+	// streamAgain is the time between two questions for a stream that was accepted.
 	streamAgain = 10 * time.Second
 
-	// streamLost: a stream silent for this long has ended, by another program or a restart
+	// streamLost is how long a stream is silent when another program or a restart has ended it.
 	streamLost = 5 * time.Second
 
-	// liveLost: the same for CURRENT_MODE, which comes twice a second by itself
+	// liveLost is the same for CURRENT_MODE, which comes twice a second by itself.
 	liveLost = time.Second
 
-	// targetEvery: between two requests for the vehicle's target
+	// targetEvery is the time between two questions for the vehicle's target.
 	targetEvery = time.Second
 )
 

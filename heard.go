@@ -36,7 +36,7 @@ func isVehicle(b *minimal.MessageHeartbeat) bool {
 const (
 	neighboursKept = 8
 
-	// neighbourFor: a sender that is silent for longer is not heard any more
+	// neighbourFor is how long a sender that is silent counts as heard.
 	neighbourFor = 10 * time.Second
 )
 
@@ -130,10 +130,11 @@ func typeName(typ minimal.MAV_TYPE) string {
 
 // Times of the vehicle's address (docs/design.md, "The vehicle's address").
 const (
-	// addressSilent: an address that was silent for this long may be followed by another
+	// addressSilent is how long an address must be silent before another one may follow it.
 	addressSilent = 2 * time.Second
 
-	// addressAsk: after this silence the other one is asked who it is, and again
+	// addressAsk is the silence after which the other address is asked who it is, and the time until it is asked
+	// again.
 	addressAsk = 500 * time.Millisecond
 
 	// addressProof is how long the other one has to show that it is the same vehicle.

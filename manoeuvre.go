@@ -10,45 +10,45 @@ import (
 const (
 	watchEvery = 200 * time.Millisecond
 
-	// atPlace: m over ground
+	// atPlace, in metres over ground, is how near a place is reached.
 	atPlace = 2.0
 
-	// atHeight: m
+	// atHeight is the same of a height, in metres.
 	atHeight = 1.0
 
-	// atHeading: degrees
+	// atHeading is the same of a heading, in degrees.
 	atHeading = 10.0
 
-	// slowly: m/s
+	// slowly, in m/s, is the speed below which a place is reached.
 	slowly = 1.0
 
-	// still: m/s
+	// still, in m/s, is the speed below which a hold holds.
 	still = 0.5
 
-	// nearPlace: m: the wind may keep a drone this far off, for nearFor
+	// nearPlace, in metres: the wind may keep a drone this far off a place, for nearFor.
 	nearPlace = 5.0
 
 	nearFor = 5 * time.Second
 
-	// targetOff: m: an autopilot's target further off than this is strange: not ours
+	// targetOff, in metres: an autopilot's target further off than this is strange, so it is not ours.
 	targetOff = 5.0
 
-	// targetNew: for this long the old target may still show; a strange one must last as long
+	// targetNew is how long the old target may still show. A strange one must last as long.
 	targetNew = time.Second
 
-	// targetSoon: a strange target this soon after the acceptance answers the plan
+	// targetSoon: a strange target this soon after the acceptance answers the plan.
 	targetSoon = 3 * time.Second
 
-	// wingRadii: a fixed wing within this many radii of its circle has arrived
+	// wingRadii: a fixed wing within this many radii of its circle has arrived.
 	wingRadii = 1.5
 
-	// homeFar: m: home that has moved further is worth a word
+	// homeFar, in metres: home that has moved further is worth a word.
 	homeFar = 3.0
 
-	// wingHeight: m: TECS keeps a height less exactly than a hover
+	// wingHeight, in metres, is atHeight on a wing: TECS keeps a height less exactly than a hover.
 	wingHeight = 5.0
 
-	// wingStays: for this long: it may pass a place by chance
+	// wingStays is how long a fixed wing must be there, because it may pass a place by chance.
 	wingStays = time.Second
 )
 

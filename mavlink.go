@@ -21,27 +21,28 @@ import (
 
 // Times of the link (docs/design.md, "The link").
 const (
-	// silentAfter: the port is reopened after this time without a valid frame
+	// silentAfter is how long no valid frame may come before the port is reopened.
 	silentAfter = 5 * time.Second
 
-	// backoffFirst: the first wait before the port is reopened; each next one is twice as long
+	// backoffFirst is the first wait before the port is reopened. Each next one is twice as long.
 	backoffFirst = 100 * time.Millisecond
 
-	// backoffLast: the longest wait
+	// backoffLast is the longest of these waits.
 	backoffLast = 2 * time.Second
 
 	heartbeatEvery = time.Second
 
-	// staleAfter: a message that waited longer in the queue is dropped: a pilot may have switched since
+	// staleAfter is how long a message may wait in the queue. Then it is dropped, because a pilot may have switched
+	// since.
 	staleAfter = 300 * time.Millisecond
 
-	// echoWithin: a router or a radio sends our frame back within this time
+	// echoWithin is how long a router or a radio takes at most to send our frame back.
 	echoWithin = 2 * time.Second
 
-	// noiseEvery: between two log lines about noise
+	// noiseEvery is the time between two log lines about noise.
 	noiseEvery = 5 * time.Second
 
-	// copyWithin: an equal ack within this time is a copy
+	// copyWithin is how long an equal ack counts as a copy.
 	copyWithin = 150 * time.Millisecond
 )
 

@@ -199,25 +199,25 @@ const (
 	// newerLeast is what newerAfter returns at least.
 	newerLeast = 100 * time.Millisecond
 
-	// reportFresh: a client's first step may follow a report of this age
+	// reportFresh is the age at which a report still allows a client's first step.
 	reportFresh = 200 * time.Millisecond
 
-	// pollArmed: an armed vehicle is asked again at this age of its last report
+	// pollArmed is the age of the last report at which an armed vehicle is asked again.
 	pollArmed = 200 * time.Millisecond
 
-	// pollDisarmed: the same for a disarmed one; while a step waits see againAfter
+	// pollDisarmed is the same for a disarmed one. While a step waits see againAfter.
 	pollDisarmed = 1500 * time.Millisecond
 
-	// reportAgain: or a round trip: between two requests of what is waited for
+	// reportAgain, or a round trip if that is longer, is the time between two questions for what is waited for.
 	reportAgain = 20 * time.Millisecond
 
-	// reportMost: the longest reportAgain: on a slow line many requests are lost
+	// reportMost is the longest reportAgain, because on a slow line many questions are lost.
 	reportMost = 100 * time.Millisecond
 
 	// followTime is how long after its newest copy a step explains a report.
 	followTime = 5 * time.Second
 
-	// ownAgain: between two tries of what mavrest commands by itself
+	// ownAgain is the time between two tries of what mavrest commands by itself.
 	ownAgain = time.Second
 )
 

@@ -373,13 +373,13 @@ func (r request) destination(v view, aim *place) (to place, err error) {
 
 // Limits of the places that a client names. Those that mavrest keeps have none.
 const (
-	// defaultReach: metres (-reach)
+	// defaultReach is the reach without -reach, in metres.
 	defaultReach = 10_000.0
 
-	// amslBelow: metres below home: the lowest altitude_msl of a descent
+	// amslBelow is how far below home, in metres, an altitude_msl of a descent may be.
 	amslBelow = 30.0
 
-	// lowestAltitude: metres above home: the lowest altitude of a goto (openapi.yaml)
+	// lowestAltitude is the lowest altitude of a goto, in metres above home (openapi.yaml).
 	lowestAltitude = -500.0
 )
 

@@ -31,7 +31,7 @@ const (
 	// baudListen is how long a search listens at each rate.
 	baudListen = 1500 * time.Millisecond
 
-	// writeTimeout: a write that takes longer means a dead port
+	// writeTimeout is how long a write may take. A longer one means a dead port.
 	writeTimeout = 2 * time.Second
 
 	// drainTimeout is how long the written bytes of a port that is closed have to go out.
@@ -40,7 +40,8 @@ const (
 	// gatherFor is how long bytes gather on a busy line before a read.
 	gatherFor = 10 * time.Millisecond
 
-	// refillsIn: a flushed line is refilled from the sender's buffer within this time (docs/autopilots.md, "PX4: link")
+	// refillsIn is how soon a flushed line is filled again from the sender's buffer (docs/autopilots.md, "PX4:
+	// link").
 	refillsIn = 60 * time.Millisecond
 )
 

@@ -19,15 +19,15 @@ import (
 
 // Limits of the server (docs/design.md, "Robustness").
 const (
-	// maxHeader: bytes
+	// maxHeader is in bytes.
 	maxHeader = 16 << 10
 
 	maxConnections = 64
 
-	// closeAfter: a connection may be closed for a new one this long after its last request began
+	// closeAfter is how long after its last request began a connection may be closed for a new one.
 	closeAfter = 100 * time.Millisecond
 
-	// readTimeout: from the beginning of a request to the end of its body
+	// readTimeout is the time from the beginning of a request to the end of its body.
 	readTimeout = 10 * time.Second
 )
 

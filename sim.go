@@ -33,14 +33,14 @@ import (
 const (
 	simTick = 20 * time.Millisecond
 
-	// simBuffer: bytes that the cable holds in each direction
+	// simBuffer is how many bytes the cable holds in each direction.
 	simBuffer = 4096
 
 	simSystem  = 1
 	simHomeLat = 47.3977419
 	simHomeLon = 8.5455937
 
-	// simHomeAlt: metres AMSL
+	// simHomeAlt is in metres AMSL.
 	simHomeAlt = 488.3
 )
 

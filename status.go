@@ -478,16 +478,16 @@ func (l *linkState) body(heartbeatAge number) linkBody {
 const (
 	maxStreams = 16
 
-	// eventEvery: the shortest time between two events
+	// eventEvery is the shortest time between two events.
 	eventEvery = 100 * time.Millisecond
 
 	// eventLook is how often the stream looks whether the status has changed.
 	eventLook = 20 * time.Millisecond
 
-	// eventAtMost: the longest time between two events
+	// eventAtMost is the longest time between two events.
 	eventAtMost = time.Second
 
-	// eventBuffer: bytes; the system's default would hold minutes of events for a client that does not read
+	// eventBuffer is in bytes. The system's default would hold minutes of events for a client that does not read.
 	eventBuffer = 16 << 10
 )
 

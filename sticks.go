@@ -13,7 +13,7 @@ import (
 
 // Times of the sticks (docs/design.md, "Who has the sticks").
 const (
-	// stickEvery: 25 Hz
+	// stickEvery is the time between two sticks: 25 Hz.
 	stickEvery = 40 * time.Millisecond
 
 	// stickLead is how long the stream runs before a stick mode is commanded.
@@ -22,24 +22,25 @@ const (
 	// stickArms is how long it runs before ArduPilot arms on it alone.
 	stickArms = 2100 * time.Millisecond
 
-	// stickStill: how long we keep the axes still before PX4 is to leave a stick mode: it calls them moving for 1.6 s
+	// stickStill is how long we keep the axes still before PX4 is to leave a stick mode. It calls them moving for 1.6
+	// s.
 	stickStill = 2 * time.Second
 
-	// stickGone: from a stream's end to an arming: PX4 notices the loss after 0.6 s, which is a failsafe if it is
-	// armed by then
+	// stickGone is the time from a stream's end to an arming. PX4 notices the loss after 0.6 s, and if it is armed by
+	// then that is a failsafe.
 	stickGone = time.Second
 
-	// stickIdle: a disarmed vehicle's stream ends this long after the client's last request
+	// stickIdle is how long after the client's last request a disarmed vehicle's stream ends.
 	stickIdle = 5 * time.Second
 
-	// silentClient: after the client's last input or request it is silent
+	// silentClient is how long after its last input or request a client is silent.
 	silentClient = 3 * time.Second
 
 	// othersPause is how long ours pause after another program's last sticks.
 	othersPause = 500 * time.Millisecond
 
-	// undoneIn: a pilot's mode that showed for no longer was undone by our sticks: it shows for 12 to 48 ms
-	// (docs/autopilots.md)
+	// undoneIn is how long a pilot's mode may have shown that our sticks undid. It shows for 12 to 48 ms
+	// (docs/autopilots.md).
 	undoneIn = 500 * time.Millisecond
 )
 
@@ -495,19 +496,19 @@ func (s *sticks) stop(v situation) {
 
 // Times and limits of other sticks than ours (docs/design.md, "Who has the sticks").
 const (
-	// overrideTimeout: until ArduPilot has forgotten sticks that were not released
+	// overrideTimeout is how long ArduPilot remembers sticks that were not released.
 	overrideTimeout = 3500 * time.Millisecond
 
-	// othersFor: after their last frame somebody else's sticks count for this long
+	// othersFor is how long somebody else's sticks count after their last frame.
 	othersFor = 3 * time.Second
 
-	// switchesIn: after channels 5 to 16 first had values they may still jump by themselves
+	// switchesIn is how long channels 5 to 16 may jump by themselves after they first had values.
 	switchesIn = 3 * time.Second
 
-	// idleBelow: µs of RC_CHANNELS 3 (throttle); up to this the receiver counts as idle
+	// idleBelow, in µs of RC_CHANNELS 3 (throttle): up to this the receiver counts as idle.
 	idleBelow = 1350
 
-	// switchJump: µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts
+	// switchJump, in µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts.
 	switchJump = 100
 )
 

@@ -16,13 +16,13 @@ const (
 	// answerWait is how long a step waits for its report, and a plan for HOME_POSITION.
 	answerWait = 1500 * time.Millisecond
 
-	// urgentWait: an urgent request's first step waits no longer: it goes without a report
+	// urgentWait is how long an urgent request's first step waits. Then it goes without a report.
 	urgentWait = 100 * time.Millisecond
 
-	// urgentKept: the same, while a number is kept
+	// urgentKept is the same while a number is kept.
 	urgentKept = 500 * time.Millisecond
 
-	// dueAtOnce: a first step due within this time of its request is due at once
+	// dueAtOnce: a first step that is due within this time of its request is due at once.
 	dueAtOnce = 10 * time.Millisecond
 )
 
@@ -951,19 +951,19 @@ func (d *drone) leaveSafe(w waiter) (mode Mode, ok bool) {
 
 // Times of the texts that belong to an answer (docs/design.md, "Reasons").
 const (
-	// textsAfter: texts are collected for this long after a refusal
+	// textsAfter is how long texts are collected after a refusal.
 	textsAfter = 700 * time.Millisecond
 
-	// checksEvery: between two requests for PX4's checks, and how long their texts count
+	// checksEvery is the time between two questions for PX4's checks, and how long their texts count.
 	checksEvery = 5 * time.Second
 
-	// takenBefore: texts count from this long before a takeover
+	// takenBefore is how long before a takeover texts count.
 	takenBefore = time.Second
 
-	// takenAfter: to this long after it
+	// takenAfter is how long after it they do.
 	takenAfter = 500 * time.Millisecond
 
-	// failsafeBefore: before a failsafe: PX4 said "Low battery" 1.3 s before it changed the mode
+	// failsafeBefore is the same before a failsafe: PX4 said "Low battery" 1.3 s before it changed the mode.
 	failsafeBefore = 3 * time.Second
 )
 

@@ -21,14 +21,14 @@ const (
 	// heightFor is how long a height counts where one that is too low does no harm.
 	heightFor = 5 * time.Second
 
-	// checksAfter: a restarted PX4's health counts after this time: it reports good health for 0.9 s before its first
-	// checks
+	// checksAfter is when a restarted PX4's health begins to count: it reports good health for 0.9 s before its first
+	// checks.
 	checksAfter = time.Second
 
 	// clockSlack is how far the boot clock may seem to step: UDP delivers frames late.
 	clockSlack = time.Second
 
-	// mostVoltage: volts: the most that SYS_STATUS has
+	// mostVoltage, in volts, is the most that SYS_STATUS has.
 	mostVoltage = 65.5
 
 	// chunkWait is how long a STATUSTEXT waits for its missing chunks.
@@ -633,7 +633,7 @@ const (
 	sensorReceiver = uint32(common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER)
 	sensorPrearm   = uint32(common.MAV_SYS_STATUS_PREARM_CHECK)
 
-	// noSensor: says that the extended bits are used
+	// noSensor says that the extended bits are used.
 	noSensor = uint32(common.MAV_SYS_STATUS_EXTENSION_USED)
 )
 
@@ -773,10 +773,10 @@ const (
 	// keptTexts is how many texts are kept (docs/openapi.yaml).
 	keptTexts = 20
 
-	// fullChunk: the length of a full chunk; a shorter one is a text's last
+	// fullChunk is the length of a full chunk. A shorter one is a text's last.
 	fullChunk = 50
 
-	// missingChunk: replaces a chunk that did not arrive
+	// missingChunk replaces a chunk that did not arrive.
 	missingChunk = "…"
 )
 
