@@ -581,12 +581,51 @@ var planeProbes = []probe{
 			v.flyTo(30, 0, probeHeight)
 			v.arrives(30, 0, probeHeight, 1.5)
 		}},
+	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "QLOITER with its sticks in the middle stays",
+		run: func(v *probed) {
+			v.centre(400 * time.Millisecond)
+			v.must(v.setMode(simPlaneQLoiter).last() == simAccepted, "no QLOITER")
+			time.Sleep(3 * time.Second)
+			here := v.place()
+			time.Sleep(15 * time.Second)
+			v.within("off by", v.place().off(here), 0, 0.4, 1)
+			v.within("m climbed", v.place().up-here.up, -0.2, 0.2, 0.5)
+			v.setMode(simPlaneGuided)
+		}},
+	{heading: "QuadPlane", on: onQuadPlane, from: air,
+		fact: "vtol_state is 1 on the way to the wing and 4 on it, and 3 again once QLOITER hovers",
+		run: func(v *probed) {
+			v.centre(400 * time.Millisecond)
+			v.must(v.setMode(simPlaneCruise).last() == simAccepted, "no CRUISE")
+			v.vtolState(common.MAV_VTOL_STATE_TRANSITION_TO_FW, 2*time.Second)
+			v.vtolState(common.MAV_VTOL_STATE_FW, time.Minute)
+			time.Sleep(3 * time.Second)
+			v.within("m/s", v.place().speed, 17, 27, 3)
+			v.must(v.setMode(simPlaneQLoiter).last() == simAccepted, "no QLOITER")
+			v.vtolState(common.MAV_VTOL_STATE_MC, time.Minute)
+			v.setMode(simPlaneGuided)
+		}},
 	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "QLAND lands at the present place", run: func(v *probed) {
 		here := v.place()
 		v.equal("answer", v.setMode(simPlaneQLand).last(), simAccepted)
 		v.disarms(3 * time.Minute)
 		v.within("off by", v.place().off(here), 0, 1, 1.5)
 	}},
+	{heading: "QuadPlane", on: onQuadPlane, from: air,
+		fact: "with Q_GUIDED_MODE 0 a ground speed sets MIN_GROUNDSPEED, and an air speed does not",
+		run: func(v *probed) {
+			v.setParam("Q_GUIDED_MODE", 0)
+			defer v.setParam("Q_GUIDED_MODE", 1)
+			defer v.setParam("MIN_GROUNDSPEED", 0)
+			v.flyTo(0, 0, 40)
+			for _, c := range []struct{ kind, want float64 }{{0, 0}, {1, 15}} {
+				v.equal("answer", v.command(common.MAV_CMD_DO_CHANGE_SPEED, c.kind, 15).last(), simAccepted)
+				got, ok := v.readParam("MIN_GROUNDSPEED")
+				v.must(ok, "MIN_GROUNDSPEED is not answered")
+				v.equal("MIN_GROUNDSPEED", got, c.want)
+			}
+			v.command(common.MAV_CMD_DO_CHANGE_SPEED, 0, -2)
+		}},
 	{heading: "QuadPlane", on: onQuadPlane, from: air, fact: "with Q_GUIDED_MODE 0 a goto circles 75 m off at 26 m/s",
 		run: func(v *probed) {
 			v.setParam("Q_GUIDED_MODE", 0)
@@ -626,5 +665,59 @@ var planeProbes = []probe{
 			v.setMode(simPlaneRTL)
 			time.Sleep(70 * time.Second)
 			v.within("off home", v.place().off(spot{}), 50, 100, 40)
+		}},
+	{heading: "Plane", on: onPlane, from: air,
+		fact: "an air speed is flown in GUIDED, holds for the next place too, and −2 is the vehicle's own again",
+		run: func(v *probed) {
+			flown := func(speed float64) float64 {
+				if speed != 0 {
+					v.equal("answer", v.command(common.MAV_CMD_DO_CHANGE_SPEED, 0, speed).last(), simAccepted)
+				}
+				time.Sleep(15 * time.Second)
+				return v.place().speed
+			}
+			v.flyTo(3000, 0, 60)
+			own := flown(0)
+			v.within("m/s at 15", flown(15), 14.5, 16, 1)
+			v.flyTo(6000, 0, 60)
+			v.within("m/s to the next place", flown(0), 14.5, 16, 1)
+			v.within("m/s less at −2", own-flown(-2), -1, 1, 1)
+			v.setMode(simPlaneRTL)
+		}},
+	{heading: "Plane", on: onPlane, from: air, fact: "an air speed beyond AIRSPEED_MIN and AIRSPEED_MAX is FAILED",
+		run: func(v *probed) {
+			v.flyTo(0, 0, 60)
+			for _, speed := range []float64{5, 45} {
+				v.equal("answer", v.command(common.MAV_CMD_DO_CHANGE_SPEED, 0, speed).last(), simFailed)
+			}
+		}},
+	{heading: "Plane", on: onPlane, from: air, fact: "a ground speed sets MIN_GROUNDSPEED, an air speed does not",
+		run: func(v *probed) {
+			minimum := func() float64 {
+				got, ok := v.readParam("MIN_GROUNDSPEED")
+				v.must(ok, "MIN_GROUNDSPEED is not answered")
+				return got
+			}
+			v.flyTo(0, 0, 60)
+			v.equal("before", minimum(), 0)
+			v.equal("air speed", v.command(common.MAV_CMD_DO_CHANGE_SPEED, 0, 15).last(), simAccepted)
+			v.equal("after an air speed", minimum(), 0)
+			defer v.setParam("MIN_GROUNDSPEED", 0)
+			v.equal("ground speed", v.command(common.MAV_CMD_DO_CHANGE_SPEED, 1, 15).last(), simAccepted)
+			v.equal("after a ground speed", minimum(), 15)
+			v.command(common.MAV_CMD_DO_CHANGE_SPEED, 0, -2)
+		}},
+	{heading: "Plane", on: onPlane, from: air, fact: "in FBWB the throttle is the speed, and the pitch the climb",
+		run: func(v *probed) {
+			v.centre(400 * time.Millisecond)
+			v.must(v.setMode(6).last() == simAccepted, "no FBWB")
+			v.keepSticks(8*time.Second, 0, 0, 500, 0)
+			began := v.place()
+			v.keepSticks(8*time.Second, 600, 0, 500, 0)
+			low := v.place()
+			v.within("m climbed by pitch 0.6", low.up-began.up, -10, -5, 3)
+			v.keepSticks(10*time.Second, 0, 0, 900, 0)
+			v.within("m/s faster by throttle 0.9", v.place().speed-low.speed, 6, 8, 2)
+			v.setMode(simPlaneGuided)
 		}},
 }

@@ -760,12 +760,28 @@ func (v *probed) takeOffHere(amsl float64) factAnswer {
 // toAir brings the vehicle to 15 m above home. PX4 forgets sticks only on the ground.
 func (v *probed) toAir() {
 	v.silence()
+	if v.craft == onPlane { // it circles
+		v.toCircle()
+		return
+	}
 	if v.craft.isPX4() && v.hadSticks || !v.armed() {
 		v.toGround()
 		v.takeOff(probeHeight)
 	}
 	v.setMode(v.holdMode())
 	v.toHome(0.5)
+}
+
+// toCircle brings a Plane into the air, where it circles in GUIDED. It does not land on command.
+func (v *probed) toCircle() {
+	if !v.armed() {
+		v.toGround()
+		v.must(v.command(simArm, 1).last() == simAccepted, "not armed")
+		v.must(v.setMode(simPlaneTakeoff).last() == simAccepted, "no TAKEOFF")
+		_, ok := v.until(time.Minute, func() bool { return v.place().up > 40 })
+		v.must(ok, "it does not climb")
+	}
+	v.setMode(simPlaneGuided)
 }
 
 // toHome flies the vehicle over home if it is elsewhere or too fast.

@@ -78,7 +78,7 @@ func scriptChoices(s string) (list []string) {
 
 var scriptFlavours = map[string]simFlavour{
 	"px4": simPX4, "copter": simArduPilot, "quadplane": simQuadPlane, "plane": simPlane,
-	"px4-plane": simPX4Plane, "px4-vtol": simPX4VTOL, "px4-rover": simPX4Rover,
+	"px4-plane": simPX4Plane, "px4-vtol": simPX4VTOL, "px4-rover": simPX4Rover, "ardu-rover": simArduRover,
 	"px4-1.14": simPX4, "px4-1.15": simPX4, "px4-1.16": simPX4, "px4-1.17": simPX4,
 }
 

@@ -778,7 +778,7 @@ type flight struct {
 }
 
 var firmwares = map[simFlavour]firmware{simPX4: px4, simArduPilot: copter, simQuadPlane: quadPlane, simPlane: plane,
-	simPX4Plane: px4, simPX4VTOL: px4, simPX4Rover: px4}
+	simPX4Plane: px4, simPX4VTOL: px4, simPX4Rover: px4, simArduRover: arduRover}
 
 // object is a JSON object of an answer.
 type object = map[string]any

@@ -50,6 +50,12 @@ const (
 	// plane: ArduPilot on a fixed wing
 	plane
 
+	// arduRover: ArduPilot on a rover or boat, which is read, not commanded
+	arduRover
+
+	// arduSub: ArduPilot on a submarine, the same
+	arduSub
+
 	firmwareUnknown firmware = 0
 )
 
@@ -94,6 +100,9 @@ var arduPilots = map[common.MAV_TYPE]firmware{
 	common.MAV_TYPE_VTOL_TAILSITTER:           quadPlane,
 	common.MAV_TYPE_VTOL_TILTWING:             quadPlane,
 	common.MAV_TYPE_VTOL_RESERVED5:            quadPlane,
+	common.MAV_TYPE_GROUND_ROVER:              arduRover,
+	common.MAV_TYPE_SURFACE_BOAT:              arduRover,
+	common.MAV_TYPE_SUBMARINE:                 arduSub,
 }
 
 // firmware is the family, by a heartbeat and by EXTENDED_SYS_STATE's vtol_state: a QuadPlane calls
@@ -208,7 +217,7 @@ func (v view) readOnly() error {
 		return refuse(codeUnsupported, "a rover is commanded from PX4 1.17 on, and this one has %s: its state can "+
 			"be read, not commanded", v.version)
 	}
-	if v.firmware == firmwareUnknown {
+	if airframes[v.firmware] == airframeUnknown {
 		return refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can "+
 			"be read, not commanded")
 	}

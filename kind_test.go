@@ -123,13 +123,21 @@ func TestAHoldIsAModeOfAQuadPlaneUnlessItWouldLeaveItsHover(t *testing.T) {
 		{"quadplane QLOITER flying hovers", true},
 		{"quadplane QLOITER flying wing", true},
 		{"quadplane QLOITER landed", true},
-		{"quadplane GUIDED flying clear", true}, // after a takeoff
+		// After a takeoff.
+		{"quadplane GUIDED flying clear", true},
 		{"quadplane GUIDED flying clear rising", false},
 		{"copter LOITER flying", true},
 	} {
 		v := parseVehicle(t, c.vehicle)
 		lineEqual(t, c.vehicle+" has hold", slices.Contains(v.modes(), "hold"), c.want)
 	}
+}
+
+// A rotor takes longer to come up to speed than propellers do.
+func TestAHelicopterHasLongerToLeaveTheGround(t *testing.T) {
+	helicopter, quad := view{typ: common.MAV_TYPE_HELICOPTER}, view{typ: common.MAV_TYPE_QUADROTOR}
+	lineEqual(t, "a helicopter", helicopter.clearWithin(), 30*time.Second)
+	lineEqual(t, "a quadrotor", quad.clearWithin(), 10*time.Second)
 }
 
 func TestARefusalWithoutATextHasAHint(t *testing.T) {
@@ -145,7 +153,8 @@ func TestARefusalWithoutATextHasAHint(t *testing.T) {
 		want string // a word of the hint
 	}{
 		{"a helicopter's takeoff", copter, helicopter, takeoff, "interlock"},
-		{"a copter's takeoff", copter, quad, takeoff, ""},
+		{"a copter's takeoff", copter, quad, takeoff, "if it has a motor interlock"},
+		{"a QuadPlane's takeoff", quadPlane, quad, takeoff, ""},
 		{"a copter's goto", copter, quad, goTo, "fence"},
 		{"a copter's hold", copter, quad, hold, ""},
 		{"a PX4's goto", px4, quad, goTo, ""},

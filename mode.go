@@ -105,6 +105,23 @@ var ownModes = map[firmware][]autopilotMode{
 	},
 	quadPlane: planeModes,
 	plane:     planeModes,
+	arduRover: {
+		{0, "MANUAL", ModeManual, 0},
+		{1, "ACRO", ModeManual, 0},
+		{4, "HOLD", ModeHold, 0},
+		{5, "LOITER", ModeHold, 0},
+		{11, "RTL", ModeRTL, 0},
+		{12, "SMART_RTL", ModeRTL, 0},
+		{15, "GUIDED", ModeHold, 0},
+	},
+	arduSub: {
+		{0, "STABILIZE", ModeManual, 0},
+		{1, "ACRO", ModeManual, 0},
+		{2, "ALT_HOLD", ModeAltitude, 0},
+		{4, "GUIDED", ModeHold, 0},
+		{16, "POSHOLD", ModePosition, 0},
+		{19, "MANUAL", ModeManual, 0},
+	},
 }
 
 // planeModes are the modes of ArduPlane, which flies planes and QuadPlanes.
@@ -135,6 +152,10 @@ var otherModes = map[firmware]map[uint32]string{
 	},
 	quadPlane: otherPlaneModes,
 	plane:     otherPlaneModes,
+	arduRover: {
+		3: "STEERING", 6: "FOLLOW", 7: "SIMPLE", 8: "DOCK", 9: "CIRCLE", 10: "AUTO", 16: "INITIALISING",
+	},
+	arduSub: {3: "AUTO", 7: "CIRCLE", 9: "SURFACE", 20: "MOTOR_DETECT", 21: "SURFTRAK"},
 }
 
 var otherPlaneModes = map[uint32]string{

@@ -538,6 +538,20 @@ func TestReportedModesAreTheAutopilotsOwn(t *testing.T) {
 		}},
 		{"Plane", plane, planes},
 		{"QuadPlane", quadPlane, planes},
+		{"ArduRover", arduRover, []row{
+			{0, ModeManual, "MANUAL"}, {1, ModeManual, "ACRO"}, {2, ModeOther, "MODE 2"}, {3, ModeOther, "STEERING"},
+			{4, ModeHold, "HOLD"}, {5, ModeHold, "LOITER"}, {6, ModeOther, "FOLLOW"}, {7, ModeOther, "SIMPLE"},
+			{8, ModeOther, "DOCK"}, {9, ModeOther, "CIRCLE"}, {10, ModeOther, "AUTO"}, {11, ModeRTL, "RTL"},
+			{12, ModeRTL, "SMART_RTL"}, {13, ModeOther, "MODE 13"}, {15, ModeHold, "GUIDED"},
+			{16, ModeOther, "INITIALISING"},
+		}},
+		{"ArduSub", arduSub, []row{
+			{0, ModeManual, "STABILIZE"}, {1, ModeManual, "ACRO"}, {2, ModeAltitude, "ALT_HOLD"},
+			{3, ModeOther, "AUTO"}, {4, ModeHold, "GUIDED"}, {5, ModeOther, "MODE 5"},
+			{7, ModeOther, "CIRCLE"}, {9, ModeOther, "SURFACE"},
+			{16, ModePosition, "POSHOLD"}, {19, ModeManual, "MANUAL"}, {20, ModeOther, "MOTOR_DETECT"},
+			{21, ModeOther, "SURFTRAK"},
+		}},
 		{"an unknown autopilot", firmwareUnknown, []row{{0, ModeOther, "MODE 0"}, {4, ModeOther, "MODE 4"},
 			{196608, ModeOther, "MODE 196608"}}},
 	} {
@@ -555,8 +569,9 @@ func TestFirmwareByTheHeartbeat(t *testing.T) {
 	ardupilot := map[common.MAV_TYPE]firmware{
 		1: plane, 2: copter, 3: copter, 4: copter, 13: copter, 14: copter, 15: copter, 29: copter, 35: copter,
 		19: quadPlane, 20: quadPlane, 21: quadPlane, 22: quadPlane, 23: quadPlane, 24: quadPlane, 25: quadPlane,
+		10: arduRover, 11: arduRover, 12: arduSub,
 	}
-	for typ := common.MAV_TYPE(0); typ < 50; typ++ { // 10 is a rover, 12 a submarine: unknown here
+	for typ := common.MAV_TYPE(0); typ < 50; typ++ {
 		if got, want := (identity{autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA, typ: typ}).firmware(),
 			ardupilot[typ]; got != want {
 			t.Errorf("ArduPilot on MAV_TYPE %d is %d, want %d", typ, got, want)

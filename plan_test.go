@@ -35,7 +35,7 @@ func parseVehicle(t *testing.T, s string) view {
 	v := view{place: place{testLat, testLon, 0, testHome}, heading: 90, home: point{amsl: testHome}, landed: onGround}
 	v.params = map[string]float64{"WPNAV_SPEED": 1000, "AIRSPEED_MIN": 9, "AIRSPEED_MAX": 22}
 	v.firmware = map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane,
-		"rover": firmwareUnknown}[w[0]]
+		"rover": arduRover, "sub": arduSub, "stranger": firmwareUnknown}[w[0]]
 	if typ, ok := px4Kinds[w[0]]; ok {
 		v.firmware, v.typ, v.version = px4, typ, px4Drives
 	}
@@ -310,6 +310,8 @@ func TestAnUnknownAutopilotIsNotCommanded(t *testing.T) {
 		{"rover MANUAL landed", "takeoff", []string{unknown}},
 		{"rover MANUAL armed", "goto altitude=20", []string{unknown}},
 		{"rover MANUAL armed", "land", []string{unknown}},
+		{"sub MANUAL armed", "set mode=rtl", []string{unknown}},
+		{"stranger MANUAL armed", "set mode=rtl", []string{unknown}},
 	})
 }
 
@@ -943,6 +945,8 @@ func TestPlanePlans(t *testing.T) {
 		// After a takeoff it stands in GUIDED: GUIDED again leaves it there. In the climb it would climb on.
 		{"quadplane GUIDED flying clear", "set mode=hold", []string{guided}},
 		{"quadplane GUIDED flying clear rising", "set mode=hold", []string{noHold}},
+		// It has just lifted off.
+		{"quadplane GUIDED flying", "set mode=hold", []string{noHold}},
 		{"quadplane GUIDED flying clear moving", "set mode=hold", []string{noHold}},
 		{"quadplane GUIDED armed", "set mode=hold", []string{noHold}},
 		{"quadplane GUIDED flying", "goto altitude=20", []string{circles("goto")}},
@@ -950,6 +954,7 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane FBWA flying wing", "set mode=hold",
 			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "if it can: LONG 178 [0 -2 …0]"}},
 		{"quadplane GUIDED flying wing", "set mode=hold", []string{here, "if it can: LONG 178 [0 -2 …0]"}},
+		{"quadplane FBWA flying wing circles", "land lat=47.398 lon=8.546", []string{circles("land")}},
 		{"quadplane FBWA flying wing circles", "goto altitude=20",
 			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=20", "if it can: LONG 178 [0 -2 …0]"}},
 

@@ -217,16 +217,44 @@ var simPlane = func() *simVehicle {
 	return &v
 }()
 
+// simArduRover is ArduPilot on wheels. It stands: nothing drives it here.
+var simArduRover = func() *simVehicle {
+	v := *simArduPilot
+	v.typ = common.MAV_TYPE_GROUND_ROVER
+	v.modes = simArduRoverModes
+	v.first = 0
+	v.hold = 4
+	v.land = 4
+	v.rtl = 11
+	return &v
+}()
+
+// simArduRoverModes are ArduRover's.
+var simArduRoverModes = []simMode{
+	{custom: 0, name: "MANUAL"},
+	{custom: 1, name: "ACRO"},
+	{custom: 3, name: "STEERING"},
+	{custom: 4, name: "HOLD"},
+	{custom: 5, name: "LOITER", needsPosition: true},
+	{custom: 7, name: "SIMPLE"},
+	{custom: 10, name: "AUTO", needsPosition: true},
+	{custom: 11, name: "RTL", needsPosition: true},
+	{custom: 12, name: "SMART_RTL", needsPosition: true},
+	{custom: 15, name: "GUIDED", needsPosition: true},
+}
+
 // simWing is a mode that only flies forward on the wing.
 const simWing simFlying = -1
 
 // ArduPlane's custom modes that the code below names.
 const (
 	simPlaneFBWA    = 5
+	simPlaneCruise  = 7
 	simPlaneRTL     = 11
 	simPlaneTakeoff = 13
 	simPlaneGuided  = 15
 	simPlaneQHover  = 18
+	simPlaneQLoiter = 19
 	simPlaneQLand   = 20
 	simPlaneQRTL    = 21
 )
@@ -254,7 +282,7 @@ var simQuadPlane = &simVehicle{
 		{custom: 4, name: "ACRO", flying: simWing},
 		{custom: simPlaneFBWA, name: "FBWA", flying: simWing},
 		{custom: 6, name: "FBWB", flying: simWing},
-		{custom: 7, name: "CRUISE", flying: simWing},
+		{custom: simPlaneCruise, name: "CRUISE", flying: simWing},
 		{custom: 8, name: "AUTOTUNE", flying: simWing},
 		{custom: 10, name: "AUTO", flying: simWing, needsPosition: true, noArm: true},
 		{custom: simPlaneRTL, name: "RTL", flying: simWing, needsPosition: true, noArm: true},
@@ -264,7 +292,7 @@ var simQuadPlane = &simVehicle{
 		{custom: simPlaneGuided, name: "GUIDED", needsPosition: true},
 		{custom: 17, name: "QSTABILIZE", flying: simThrust},
 		{custom: simPlaneQHover, name: "QHOVER", flying: simTilt},
-		{custom: 19, name: "QLOITER", flying: simVelocity, needsPosition: true},
+		{custom: simPlaneQLoiter, name: "QLOITER", flying: simVelocity, needsPosition: true},
 		{custom: simPlaneQLand, name: "QLAND", flying: simDescend, needsPosition: true, noArm: true},
 		{custom: simPlaneQRTL, name: "QRTL", flying: simReturn, needsPosition: true, noArm: true},
 		{custom: 22, name: "QAUTOTUNE", flying: simTilt},
@@ -423,6 +451,9 @@ func (b *simQuadPlaneBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn 
 	}
 	if b.winged {
 		vn, ve, vu, turn = b.circle(dt)
+		if b.row(b.mode).name == "FBWB" {
+			vn, ve, vu, turn = b.flyByWire(dt)
+		}
 		if speed := math.Hypot(vn, ve); b.quad.up <= 0.1 && speed < simWingLift {
 			sin, cos := math.Sincos(b.quad.heading)
 			return cos * speed, sin * speed, 0, 0
@@ -458,6 +489,17 @@ func (b *simQuadPlaneBrain) circle(dt float64) (vn, ve, vu, turn float64) {
 	turn = max(-simWingBank, min(simWingBank, turn))
 	sin, cos := math.Sincos(q.heading + turn*dt)
 	return cos * speed, sin * speed, max(-3, min(3, b.target.up-q.up)), turn
+}
+
+// flyByWire returns FBWB's velocity: the throttle is the air speed, pitch is the climb, roll turns.
+func (b *simQuadPlaneBrain) flyByWire(dt float64) (vn, ve, vu, turn float64) {
+	x, y, z, _ := b.axes()
+	slowest, fastest := b.params["AIRSPEED_MIN"], b.params["AIRSPEED_MAX"]
+	now := math.Hypot(b.quad.vn, b.quad.ve)
+	speed := now + max(-dt, min(dt, slowest+z*(fastest-slowest)-now))
+	turn = y * simWingBank
+	sin, cos := math.Sincos(b.quad.heading + turn*dt)
+	return cos * speed, sin * speed, -2 * x, turn
 }
 
 func (b *simQuadPlaneBrain) steer(vn, ve, vu, dt float64) {

@@ -1030,6 +1030,8 @@ func hint(f firmware, typ common.MAV_TYPE, s *step, fenced bool) string {
 	case typ == common.MAV_TYPE_HELICOPTER && s.cmd == common.MAV_CMD_NAV_TAKEOFF:
 		return `; a helicopter takes off once its rotor turns: {"mode":"hold","arm":true}, ` +
 			`then raise the motor interlock, then take off`
+	case f == copter && s.cmd == common.MAV_CMD_NAV_TAKEOFF:
+		return "; if it has a motor interlock: arm it in hold, raise the interlock, then take off"
 	case s.cmd == common.MAV_CMD_DO_REPOSITION && !s.holds && fenced:
 		return "; it refuses a place outside its fence"
 	}
