@@ -22,6 +22,14 @@ const inside = (page, id) => page.eval(id => {
 	return b.width > 0 && b.left >= 0 && b.top >= 0 && b.right <= innerWidth && b.bottom <= innerHeight && (e.contains(hit) || !!hit?.contains(e))
 }, id)
 
+// whole reports whether a stick's pad is on the screen, with nothing over its edges.
+const whole = (page, id) => page.eval(id => {
+	const b = document.getElementById(id).getBoundingClientRect()
+	const edges = [[0.5, 0.05], [0.5, 0.95], [0.05, 0.5], [0.95, 0.5]]
+	const hits = edges.map(([x, y]) => document.elementFromPoint(b.x + x * b.width, b.y + y * b.height))
+	return b.bottom <= innerHeight && b.right <= innerWidth && hits.every(hit => hit?.closest('.stick')?.id === id)
+}, id)
+
 describe('a height', () => {
 	it('is chosen beside Fly there, goes with its place, and is not flown again later', async t => {
 		const { page, fake, shown } = await world(t, air(10), { width: 390, height: 844, touch: true, scripts: [stopped] })
@@ -289,6 +297,29 @@ describe('the first screen', () => {
 			await page.click('#hold')
 			await page.shows('answer', 'PreArm')
 			assert.deepStrictEqual(await boxes(page), before, `${width} x ${height}`)
+			for (const id of ['left', 'right']) assert.ok(await whole(page, id), `${id}, ${width} x ${height}`)
+		}
+	})
+
+	it('names the reason of a hold that mavrest commanded, wherever the page puts it', async t => {
+		const messages = [{ severity: 'notice', text: 'mavrest: the client is silent: holding', age: 1 }]
+		for (const [width, height, touch] of sizes) {
+			const { page, shown } = await world(t, status(), { width, height, touch, scripts: [stopped] })
+			await shown(status({ mode: 'hold', done: null, in_air: true, messages }))
+			assert.ok(await page.eval(() => [...document.querySelectorAll('body *')].some(e => {
+				const b = e.getBoundingClientRect()
+				const hit = document.elementFromPoint(b.x + b.width / 2, b.y + b.height / 2)
+				const own = [...e.childNodes].some(n => n.nodeType === Node.TEXT_NODE && /client is silent/.test(n.data))
+				return own && b.width > 0 && b.top >= 0 && b.bottom <= innerHeight && (e.contains(hit) || hit?.contains(e))
+			})), `${width} x ${height}`)
+		}
+	})
+
+	it('has the map\'s buttons, however low the screen is', async t => {
+		for (const [width, height, touch] of [...sizes, [640, 336, true], [667, 300, true]]) {
+			const { page, shown } = await world(t, status(), { width, height, touch, scripts: [stopped] })
+			await shown(status({ mode: 'hold', in_air: true }))
+			for (const id of ['nearer', 'farther', 'fit']) assert.ok(await inside(page, id), `${id}, ${width} x ${height}`)
 		}
 	})
 
@@ -361,14 +392,17 @@ describe('the first screen', () => {
 			const over = await page.eval(() => {
 				const box = id => document.getElementById(id).getBoundingClientRect()
 				const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1
-				const ids = ['doing', 'top', 'news', 'strip', 'view', 'hands', 'left', 'right', 'said', 'hold', 'return', 'land']
-				return ids.flatMap((a, i) => ids.slice(i + 1).filter(b => meet(box(a), box(b))).map(b => a + ' over ' + b))
+				const parts = 'doing top news strip view hands by left right said hold return land fact-altitude fact-speed'
+				const ids = parts.split(' ').filter(id => document.getElementById(id)?.offsetWidth)
+				const within = (a, b) => document.getElementById(a).contains(document.getElementById(b))
+				return ids.flatMap((a, i) => ids.slice(i + 1).filter(b => !within(a, b) && meet(box(a), box(b))).map(b => a + ' over ' + b))
 			})
 			assert.deepStrictEqual(over, [], `${width} x ${height}`)
-			for (const id of ['left', 'right']) assert.ok(await page.eval(id => {
-				const b = document.getElementById(id).getBoundingClientRect()
-				return b.bottom <= innerHeight && b.right <= innerWidth && [[0.5, 0.05], [0.5, 0.95], [0.05, 0.5], [0.95, 0.5]].every(([x, y]) => document.elementFromPoint(b.x + x * b.width, b.y + y * b.height)?.closest('.stick')?.id === id)
-			}, id), `${id}, ${width} x ${height}`)
+			const cut = await page.eval(() => [...document.querySelectorAll('#strip button, #hands p')].filter(e => {
+				return e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1
+			}).map(e => e.textContent))
+			assert.deepStrictEqual(cut, [], `${width} x ${height}`)
+			for (const id of ['left', 'right']) assert.ok(await whole(page, id), `${id}, ${width} x ${height}`)
 		}
 	})
 })
@@ -494,7 +528,7 @@ describe('sticks', () => {
 		const { page, fake } = await world(t, status({ mode: 'position' }))
 		await page.eval(() => { document.getElementById('keys').checked = true })
 		for (const id of ['messages', 'answers', 'news', 'said']) {
-			await page.eval(id => document.getElementById(id).focus(), id)
+			await page.eval(id => document.getElementById(id)?.focus(), id)
 			for (const code of ['ArrowDown', 'KeyW']) {
 				await page.key('down', code)
 				await sleep(250)
