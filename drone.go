@@ -484,7 +484,7 @@ func (d *drone) nameOf(custom uint32) string {
 
 // reportOf is what the vehicle shows, and the facts that the machine judges it by.
 func (d *drone) reportOf(b shownMode, now time.Time) report {
-	r := report{shownMode: b, amsl: d.tel.amsl(now), streamed: d.sticks.phase != stickOff && d.firmware() == px4}
+	r := report{shownMode: b, amsl: d.tel.lastPosition(now).amsl, streamed: d.sticks.phase != stickOff && d.firmware() == px4}
 	r.mode, _ = d.firmware().reported(b.custom)
 	return r
 }

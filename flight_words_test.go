@@ -220,6 +220,10 @@ func eventWords() []flightWord {
 			"param COM_RC_IN_MODE 4", marks(func(p *player, a []string) {
 				p.sim.change(func() { p.sim.params[a[0]] = p.number(a[1]) })
 			})},
+		{"gps lost", "the GPS of an ArduPilot has no fix from now on", "gps lost",
+			marks(func(p *player, _ []string) { p.sim.change(func() { p.sim.noGPS = time.Now() }) })},
+		{"gps back", "the GPS of an ArduPilot has a fix again", "gps back",
+			marks(func(p *player, _ []string) { p.sim.change(func() { p.sim.noGPS = time.Time{} }) })},
 		{"home N", "another program moves a PX4's home up by N metres, until its next takeoff",
 			"home 9", marks(func(p *player, a []string) {
 				p.sim.change(func() { p.sim.homeUp = p.number(a[0]) })

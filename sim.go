@@ -305,6 +305,9 @@ type simSetup struct {
 	// trouble are the faults that keep a PX4 from arming.
 	trouble []simTrouble
 
+	// noGPS is since when an ArduPilot's GPS has no fix; zero: it has one.
+	noGPS time.Time
+
 	// fence is its radius around home in metres; 0 for no fence.
 	fence float64
 

@@ -83,6 +83,11 @@ const (
 
 	// simArduLanded: from the touch to landed_state on_ground
 	simArduLanded = 1800 * time.Millisecond
+
+	// From the loss of its GPS until the EKF has no place, until its failsafe, and until it stops computing one.
+	simArduUnplaced = 7500 * time.Millisecond
+	simArduVariance = 8500 * time.Millisecond
+	simArduStops    = 15 * time.Second
 )
 
 // simArduBrain is ArduCopter.
@@ -116,6 +121,12 @@ type simArduBrain struct {
 	// gcs: ground station failsafe
 	gcs bool
 
+	// ekf is the EKF's failsafe.
+	ekf bool
+
+	// remembers is the place that it reports.
+	remembers simRemembered
+
 	// obeyedAt is when it last accepted a mode.
 	obeyedAt time.Time
 
@@ -127,6 +138,9 @@ type simArduBrain struct {
 
 	simArduFlight
 }
+
+// simRemembered is a place as GLOBAL_POSITION_INT has it, with its height above the sea.
+type simRemembered struct{ lat, lon, alt int32 }
 
 func (b *simArduBrain) start() {
 	b.crashed = false
@@ -160,7 +174,15 @@ func (b *simArduBrain) bootedFor(seconds float64) bool {
 }
 
 // positioned reports whether the EKF has a position, which takes longer than the GPS fix.
-func (b *simArduBrain) positioned() bool { return b.bootedFor(42) }
+func (b *simArduBrain) positioned() bool { return b.bootedFor(42) && !b.withoutGPS(simArduUnplaced) }
+
+// withoutGPS reports whether the GPS has had no fix for that long.
+func (b *simArduBrain) withoutGPS(d time.Duration) bool {
+	return !b.noGPS.IsZero() && time.Since(b.noGPS) >= d
+}
+
+// failing reports whether a failsafe lasts that another mode does not end.
+func (b *simArduBrain) failing() bool { return b.radio || b.gcs || b.ekf }
 
 // text sends a text 5 ms later, after the ack that it explains.
 func (b *simArduBrain) text(severity common.MAV_SEVERITY, text string) {
@@ -254,7 +276,7 @@ func (b *simArduBrain) obey(custom uint32) common.MAV_RESULT {
 	b.obeyedAt = time.Now()
 
 	// Any other failsafe ends.
-	b.failsafe = b.radio || b.gcs
+	b.failsafe = b.failing()
 	b.enter(custom)
 	if row.flying == simDescend && b.armed && b.grounded() {
 		b.disarm()
@@ -343,6 +365,9 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 		// Without a text.
 		return common.MAV_RESULT_FAILED
 	}
+	if b.armed && !b.positioned() {
+		return common.MAV_RESULT_FAILED // without a text too
+	}
 	if b.mode != b.hold {
 		if result := b.obey(b.hold); result != common.MAV_RESULT_ACCEPTED {
 			return result
@@ -406,7 +431,11 @@ func (b *simArduBrain) prearm() (reasons []string) {
 	if !b.receiver.live() && !b.streaming2s() {
 		reasons = append(reasons, "RC not found")
 	}
-	if b.row(b.mode).needsPosition && !b.positioned() {
+	switch {
+	case !b.row(b.mode).needsPosition:
+	case b.withoutGPS(0):
+		reasons = append(reasons, "GPS 1: Bad fix")
+	case !b.positioned():
 		reasons = append(reasons, "Need Position Estimate")
 	}
 	return reasons
@@ -569,7 +598,7 @@ func (b *simArduBrain) heardGCS(now time.Time) {
 	b.gcsAt = now
 	if b.gcs {
 		b.gcs = false
-		b.failsafe = b.radio
+		b.failsafe = b.failing()
 		b.text(common.MAV_SEVERITY_WARNING, "GCS Failsafe Cleared")
 	}
 }
@@ -578,7 +607,7 @@ func (b *simArduBrain) heardGCS(now time.Time) {
 func (b *simArduBrain) radioBack() {
 	if b.radio {
 		b.radio = false
-		b.failsafe = b.gcs
+		b.failsafe = b.failing()
 		b.text(common.MAV_SEVERITY_WARNING, "Radio Failsafe Cleared")
 	}
 }
@@ -609,6 +638,28 @@ func (b *simArduBrain) step() {
 	if b.armed && !b.gcs && enabled != 0 && !b.gcsAt.IsZero() && now.Sub(b.gcsAt) >= simArduGCS {
 		b.gcs = true
 		b.beginFailsafe("GCS Failsafe")
+	}
+	b.watchGPS()
+}
+
+// watchGPS is the EKF's failsafe, which lands from a mode that needs a place, and what the vehicle remembers.
+func (b *simArduBrain) watchGPS() {
+	if !b.withoutGPS(simArduStops) {
+		lat, lon := simPlace(b.quad.north, b.quad.east)
+		b.remembers = simRemembered{simE7(lat), simE7(lon), int32((simHomeAlt + b.quad.up) * 1000)}
+	}
+	switch lost := b.withoutGPS(simArduVariance); {
+	case lost && !b.ekf:
+		b.ekf, b.failsafe = true, true
+		b.text(common.MAV_SEVERITY_CRITICAL, "EKF variance")
+		if b.row(b.mode).needsPosition {
+			b.enter(b.land)
+			b.text(common.MAV_SEVERITY_CRITICAL, "EKF Failsafe: changed to LAND Mode")
+		}
+	case !lost && b.ekf:
+		b.ekf = false
+		b.failsafe = b.failing()
+		b.text(common.MAV_SEVERITY_INFO, "EKF Failsafe Cleared")
 	}
 }
 
@@ -1045,6 +1096,9 @@ func (b *simArduBrain) message(id uint32) message.Message {
 		if !b.bootedFor(10) {
 			return &common.MessageGpsRawInt{Eph: math.MaxUint16, Epv: math.MaxUint16}
 		}
+		if b.withoutGPS(0) {
+			m.FixType, m.SatellitesVisible = common.GPS_FIX_TYPE_NO_FIX, 3
+		}
 	case *common.MessageGlobalPositionInt:
 		// No position, and no height above the sea.
 		if !b.bootedFor(10) {
@@ -1052,6 +1106,12 @@ func (b *simArduBrain) message(id uint32) message.Message {
 			m.Lon = 0
 			m.Alt = -20
 			m.RelativeAlt = -27
+		}
+		// its height above home is right all the same
+		if b.withoutGPS(simArduStops) {
+			m.Lat = b.remembers.lat
+			m.Lon = b.remembers.lon
+			m.Alt = b.remembers.alt
 		}
 	case *common.MessageVfrHud:
 		b.hud(m)
@@ -1076,8 +1136,12 @@ func (b *simArduBrain) message(id uint32) message.Message {
 	case 111:
 		return &common.MessageTimesync{Ts1: time.Since(b.booted).Nanoseconds()}
 	case 193:
-		if b.positioned() {
+		switch {
+		case b.positioned():
 			return &MessageEkfStatusReport{Flags: 831}
+		case b.bootedFor(42) && !b.withoutGPS(simArduStops):
+			// no position: bit 4 clear
+			return &MessageEkfStatusReport{Flags: 39}
 		}
 
 		// No position: bit 4 clear, bit 7 set.

@@ -175,7 +175,10 @@ type cellBattery struct {
 
 type gps struct {
 	group
-	fix              string
+	fix string
+
+	// located: it knows a place and a height
+	located          bool
 	satellites, hdop float64
 }
 
@@ -187,6 +190,11 @@ type point struct {
 
 // unknownPoint is the point of which nothing is known.
 var unknownPoint = point{lat: math.NaN(), lon: math.NaN(), amsl: math.NaN()}
+
+// unknownPosition is the position of which nothing is known.
+var unknownPosition = position{
+	lat: math.NaN(), lon: math.NaN(), relative: math.NaN(), amsl: math.NaN(), heading: math.NaN(),
+}
 
 // health is SYS_STATUS's view of the sensors, as MAV_SYS_STATUS_SENSOR bits.
 type health struct {
@@ -200,21 +208,23 @@ type estimate struct {
 	flags uint16
 }
 
-// positioned reports whether the EKF has a horizontal position that a Copter can be flown by in
-// GUIDED, from a GPS or relative to its start (optical flow). A disarmed one needs only the
-// prediction that it will have one in the air. It is Copter's own check before arming.
-func (e estimate) positioned(armed bool) bool {
+// placed reports whether the EKF has a horizontal position, from a GPS or relative to its start (optical flow).
+func (e estimate) placed() bool {
 	const (
 		relative, absolute = 1 << 3, 1 << 4
 
 		// constant: it holds a constant position instead of knowing one
 		constant = 1 << 7
-
-		predictedRelative, predictedAbsolute = 1 << 8, 1 << 9
 	)
-	has := e.flags&(relative|absolute) != 0 && e.flags&constant == 0
+	return e.flags&(relative|absolute) != 0 && e.flags&constant == 0
+}
+
+// positioned reports whether a Copter can be flown by the EKF's position in GUIDED. A disarmed one needs only the
+// prediction that it will have one in the air. It is Copter's own check before arming.
+func (e estimate) positioned(armed bool) bool {
+	const predictedRelative, predictedAbsolute = 1 << 8, 1 << 9
 	willHave := e.flags&(predictedRelative|predictedAbsolute) != 0
-	return has || (!armed && willHave)
+	return e.placed() || (!armed && willHave)
 }
 
 // believe makes next the last value, and reports whether it did. Where the last value can't lead to
@@ -297,12 +307,18 @@ type lastGround struct {
 	// amsl: metres above mean sea level, at the last on_ground report; NaN if unknown
 	amsl float64
 
+	// relative: metres above home, at the same moment; NaN if unknown
+	relative float64
+
 	// left: it has risen by liftedOff since
 	left bool
 
 	// clear: it has risen so far that it may fly to a place, or a takeoff commanded here was complete
 	clear bool
 }
+
+// unknownGround is the ground whose height is not known.
+var unknownGround = lastGround{amsl: math.NaN(), relative: math.NaN()}
 
 // liftedOff is the height in metres above the ground from which on the vehicle no longer stands: the estimate of
 // a vehicle whose propellers speed up on the ground was 0.15 m off (docs/autopilots.md, "PX4: takeoff and land").
@@ -311,7 +327,8 @@ const liftedOff = 0.3
 // hearLanded takes the landed state that has just come.
 func (t *telemetry) hearLanded(now time.Time) {
 	if t.landed.state == onGround {
-		t.ground = lastGround{amsl: t.amsl(now)}
+		at := t.lastPosition(now)
+		t.ground = lastGround{amsl: at.amsl, relative: at.relative}
 	}
 }
 
@@ -326,17 +343,24 @@ func (t *telemetry) hearHeight(clearAt float64, now time.Time) {
 	t.ground.clear = t.ground.clear || up >= clearAt
 }
 
-// amsl is the vehicle's height above mean sea level in metres; NaN if unknown. One that is old counts for a while:
-// in a climb it is only too low.
-func (t *telemetry) amsl(now time.Time) float64 {
+// lastPosition is the last position; nothing of it is known if it is older than heightFor. A height that is old
+// counts for a while: in a climb it is only too low.
+func (t *telemetry) lastPosition(now time.Time) position {
 	if !t.position.within(heightFor, now) {
-		return math.NaN()
+		return unknownPosition
 	}
-	return t.position.amsl
+	return t.position
 }
 
-// height is how far the vehicle is above the ground that it stood on last, in metres; NaN if unknown.
-func (t *telemetry) height(now time.Time) float64 { return t.amsl(now) - t.ground.amsl }
+// height is how far the vehicle is above the ground that it stood on last, in metres; NaN if unknown. It compares
+// heights above the sea. An ArduPilot without a place knows none, but goes on knowing how high it is above home.
+func (t *telemetry) height(now time.Time) float64 {
+	at := t.lastPosition(now)
+	if up := at.amsl - t.ground.amsl; !math.IsNaN(up) {
+		return up
+	}
+	return at.relative - t.ground.relative
+}
 
 const onGround = landedState(common.MAV_LANDED_STATE_ON_GROUND)
 
@@ -345,11 +369,11 @@ func (s landedState) inAir() bool { return s > onGround }
 func newTelemetry() telemetry {
 	t := telemetry{texts: textLog{chunks: make(map[uint16]*chunkedText)}}
 	n := math.NaN()
-	t.position = position{lat: n, lon: n, relative: n, amsl: n, heading: n}
+	t.position = unknownPosition
 	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
 	t.home = unknownPoint
 	t.target = unknownPoint
-	t.ground.amsl = n
+	t.ground = unknownGround
 	return t
 }
 
@@ -423,6 +447,7 @@ func gpsOf(m *common.MessageGpsRawInt, now time.Time) gps {
 	return gps{
 		group:      group{now},
 		fix:        fixNames[m.FixType],
+		located:    m.FixType >= common.GPS_FIX_TYPE_3D_FIX,
 		satellites: nanIf(m.SatellitesVisible == math.MaxUint8, float64(m.SatellitesVisible)),
 		hdop:       nanIf(m.Eph == math.MaxUint16, float64(m.Eph)/100),
 	}
@@ -459,7 +484,7 @@ func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Ti
 
 	// ArduPilot before its first fix; its height above the sea is wrong too
 	noFix := m.Lat == 0 && m.Lon == 0
-	unknown := noFix || !onEarth(lat, lon)
+	unknown := noFix || t.remembered(now) || !onEarth(lat, lon)
 	next := position{
 		group:    group{now},
 		lat:      nanIf(unknown, lat),
@@ -482,6 +507,14 @@ func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Ti
 		v.air = math.NaN()
 	}
 	return true
+}
+
+// remembered reports whether an ArduPilot only remembers its place: its EKF has none, and its GPS neither. It goes
+// on sending the last place and its height above the sea, as if they were of now.
+func (t *telemetry) remembered(now time.Time) bool {
+	lost := t.estimate.within(freshFor, now) && !t.estimate.placed()
+	located := t.gps.within(freshFor, now) && t.gps.located
+	return lost && !located
 }
 
 // hearSysStatus records the battery and the sensors. It ignores the sensors in PX4's first

@@ -686,9 +686,12 @@ func TestTheCapturedArduPilotFlightWithAPilotLeadsToItsStatus(t *testing.T) {
 func TestADroneIsClearOfTheGround(t *testing.T) {
 	const copterID, planeID = common.MAV_TYPE_QUADROTOR, common.MAV_TYPE_FIXED_WING
 	for _, c := range []struct {
-		name    string
-		typ     common.MAV_TYPE
-		happens string // seconds, then a height above the sea, "none" for one without a fix, or a landed state
+		name string
+		typ  common.MAV_TYPE
+		// Seconds, then a landed state, "home" and by how much it moves up, or a height above the sea. Before a height
+		// stands what an ArduPilot knows: "none" for no place since its start, "lost" for one that it only
+		// remembers, "raw" for one that only its GPS has.
+		happens string
 		want    string
 	}{
 		{"on the ground", copterID, "0 500, 0 on_ground", "ground"},
@@ -711,8 +714,24 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 
 		{"no on_ground was ever heard", copterID, "0 500, 0 in_air", "clear"},
 		{"no height", copterID, "0 on_ground, 1 in_air", "clear"},
-		{"no fix on the ground", copterID, "0 none, 0 on_ground, 1 in_air, 2 500", "clear"},
-		{"no fix in the air", copterID, "0 500, 0 on_ground, 1 in_air, 2 none", "clear"},
+		{"no height on the ground", copterID, "0 on_ground, 1 in_air, 2 500.4", "clear"},
+		{"home moves", copterID, "0 500, 0 on_ground, 1 in_air, 2 500.4, 3 home 9, 3 500.4", "low 0.4"},
+
+		{"no fix since the start", copterID, "0 none 500, 0 on_ground, 1 in_air, 2 none 500.1", "stands"},
+		{"no fix since the start, off the ground", copterID,
+			"0 none 500, 0 on_ground, 1 in_air, 2 none 500.6", "low 0.6"},
+		{"no fix since the start, 2 m", copterID, "0 none 500, 0 on_ground, 1 in_air, 2 none 502", "clear"},
+		{"the first fix in the air", copterID, "0 none 500, 0 on_ground, 1 in_air, 2 none 500.6, 3 501", "low 1.0"},
+		{"the fix is lost on the ground", copterID,
+			"0 500, 0 on_ground, 1 lost 500, 1 on_ground, 2 in_air, 2 lost 500.6", "low 0.6"},
+		{"the fix is lost on the ground, 2 m", copterID,
+			"0 500, 0 on_ground, 1 lost 500, 2 in_air, 2 lost 502", "clear"},
+		{"the fix is lost in the climb", copterID, "0 500, 0 on_ground, 1 in_air, 1 500.6, 2 lost 501.5", "low 1.5"},
+		{"the fix is lost in the climb, 2 m", copterID,
+			"0 500, 0 on_ground, 1 in_air, 1 500.6, 2 lost 502", "clear"},
+		{"the fix is lost, and comes back in the air", copterID,
+			"0 500, 0 on_ground, 1 lost 500, 1 on_ground, 2 in_air, 2 lost 500.6, 3 501.2", "low 1.2"},
+		{"the EKF has no place, but the GPS has one", copterID, "0 500, 0 on_ground, 1 in_air, 2 raw 500.6", "low 0.6"},
 		{"the position is silent for 5 s", copterID, "0 500, 0 on_ground, 1 in_air, 1 500.5, 6 in_air", "low 0.5"},
 		{"the position is silent for longer", copterID, "0 500, 0 on_ground, 1 in_air, 1 500.5, 7 in_air", "clear"},
 		{"the autopilot has restarted in the air", copterID,
@@ -722,24 +741,46 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 		{"a plane at 10 m", planeID, "0 500, 0 on_ground, 1 in_air, 2 510", "clear"},
 	} {
 		d := newDrone(device{name: "none"}, 0, false, slog.Default())
-		now := epoch
+		now, home := epoch, 490.0
 		hear := func(m message.Message) { d.hearMessage(m, now) }
+		reported := func(fix string, height float64) {
+			m := &common.MessageGlobalPositionInt{Lat: 1, Lon: 1, Alt: int32(math.Round(height * 1000)),
+				RelativeAlt: int32(math.Round((height - home) * 1000))}
+			ekf, gps := uint16(831), common.GPS_FIX_TYPE_3D_FIX
+			switch fix {
+			case "none":
+				m.Lat, m.Lon, m.Alt = 0, 0, -20_000
+				ekf, gps = 167, common.GPS_FIX_TYPE_NO_GPS
+			case "lost": // the height above the sea is the last one that it knew
+				m.Alt = 500_000
+				ekf, gps = 167, common.GPS_FIX_TYPE_NO_FIX
+			case "raw":
+				ekf = 39
+			}
+			hear(&MessageEkfStatusReport{Flags: ekf})
+			hear(&common.MessageGpsRawInt{FixType: gps})
+			hear(m)
+		}
 		hear(&minimal.MessageHeartbeat{Autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA, Type: c.typ,
 			BaseMode: minimal.MAV_MODE_FLAG_SAFETY_ARMED})
 		for clause := range strings.SplitSeq(c.happens, ", ") {
 			at, what, _ := strings.Cut(clause, " ")
 			n, _ := strconv.Atoi(at)
 			now = epoch.Add(time.Duration(n) * time.Second)
-			amsl, err := strconv.ParseFloat(what, 64)
+			what, number, more := strings.Cut(what, " ")
+			if !more {
+				number = what
+			}
+			height, _ := strconv.ParseFloat(number, 64)
 			switch state := slices.Index([]string{"", "on_ground", "in_air", "takeoff"}, what); {
 			case what == "restart":
 				d.tel.restart()
 			case state > 0:
 				hear(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE(state)})
-			case err == nil:
-				hear(&common.MessageGlobalPositionInt{Lat: 1, Lon: 1, Alt: int32(math.Round(amsl * 1000))})
+			case what == "home":
+				home += height
 			default:
-				hear(&common.MessageGlobalPositionInt{})
+				reported(what, height)
 			}
 		}
 		v, got := d.view(now), ""
