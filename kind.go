@@ -279,13 +279,15 @@ func (v view) returnAltitude() float64 {
 	return altitude
 }
 
-// takesOff reports whether a takeoff that was commanded here is under way, maybe still on the ground. aim is the
-// target of what is commanded; a takeoff's has only a height.
-func (v view) takesOff(aim *place) bool { return v.armed && aim != nil && math.IsNaN(aim.lat) }
+// takesOff reports whether a takeoff that was commanded here is under way, maybe still on the ground. A takeoff's
+// aim has only a height.
+func (v view) takesOff(aim *aim) bool {
+	return v.armed && aim != nil && !aim.reached && math.IsNaN(aim.lat)
+}
 
 // holdHere is where a hold holds: here. On its wing a vehicle circles, so it holds at the height of a takeoff that
 // is under way, and never lower than where it is clear of the ground.
-func (v view) holdHere(aim *place) place {
+func (v view) holdHere(aim *aim) place {
 	here := v.place
 	up := 0.0
 	if v.onWing() && v.height < v.clearAt() {

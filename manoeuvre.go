@@ -185,12 +185,9 @@ func (m *manoeuvre) complete(v view) bool {
 	case ModeTakeoff:
 		// A plane is reported in the air on its ground roll already, so its height decides.
 		if v.onWing() {
-			return v.landed.inAir() && m.below(v) <= max(2, t.altitude/10)
+			return v.landed.inAir() && m.below(v) <= m.heightSlack(v)
 		}
-
-		// 5 %, at least 1 m; below 2 m half the height
-		allowed := max(min(1, t.altitude/2), t.altitude/20)
-		return v.landed.inAir() && math.Abs(v.velocity.down) < still && math.Abs(m.below(v)) <= allowed
+		return v.landed.inAir() && math.Abs(v.velocity.down) < still && math.Abs(m.below(v)) <= m.heightSlack(v)
 	case ModeHold:
 		there := t == nil || distance(v.place.lat, v.place.lon, t.lat, t.lon) <= atPlace
 
@@ -203,7 +200,7 @@ func (m *manoeuvre) complete(v view) bool {
 		}
 		heading := m.request.heading
 		facing := heading == nil || m.anyHeading || math.Abs(math.Remainder(v.heading-*heading, 360)) <= atHeading
-		return there && (v.drives() || math.Abs(m.below(v)) <= atHeight) && speed < slowly && facing
+		return there && (v.drives() || math.Abs(m.below(v)) <= m.heightSlack(v)) && speed < slowly && facing
 	case ModeRTL, ModeRTGS:
 		// A plane circles over home, at the height of its own target.
 		home := place{v.home.lat, v.home.lon, math.NaN(), v.target.amsl}
@@ -248,6 +245,49 @@ func (m *manoeuvre) below(v view) float64 {
 		return low
 	}
 	return m.plan.destination.altitude - v.place.altitude
+}
+
+// heightSlack is how far a vehicle may be from its destination's height, in metres, and still be there.
+func (m *manoeuvre) heightSlack(v view) float64 {
+	height := m.plan.destination.altitude
+	switch takesOff := m.request.mode == ModeTakeoff; {
+	case takesOff && v.onWing():
+		return max(2, height/10)
+	case takesOff:
+		// This is 5 %, at least 1 m; below 2 m half the height.
+		return max(min(1, height/2), height/20)
+	case v.circle() > 0:
+		return wingHeight
+	}
+	return atHeight
+}
+
+// aim is the destination of what was commanded here last.
+type aim struct {
+	place
+
+	// reached says that the vehicle was there, and still has its height.
+	reached bool
+}
+
+// aim is nil where the manoeuvre has no destination, has been ended, or is complete and the vehicle is at another height
+// now: somebody else changed that. Once it is reached its height counts from the present one, since home may move.
+func (m *manoeuvre) aim(v view) *aim {
+	if m.why != nil || m.plan.destination == nil {
+		return nil
+	}
+	to := *m.plan.destination
+	if m.done {
+		below := m.below(v)
+
+		// NaN is not there.
+		if !(math.Abs(below) <= m.heightSlack(v)) {
+			return nil
+		}
+		to.altitude = v.place.altitude + below
+		to.amsl = v.place.amsl + below
+	}
+	return &aim{to, m.done}
 }
 
 // notDone is the answer to a wait that is over before its manoeuvre is. unseen is why its

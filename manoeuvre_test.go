@@ -205,6 +205,50 @@ func landingThere() *manoeuvre {
 	}
 }
 
+// The height that a goto without one keeps: that of the last takeoff or goto where the vehicle still has it.
+func TestAGotoKeepsTheHeightOfWhatWasCommandedLast(t *testing.T) {
+	n := math.NaN()
+	takeoff := manoeuvre{request: request{setMode: true, mode: ModeTakeoff}, done: true,
+		plan: plan{destination: &place{n, n, 10, 498}}}
+	low := takeoff
+	low.plan.destination = &place{n, n, 1, 489}
+	goTo := manoeuvre{request: request{setMode: true, mode: ModeHold, goTo: true}, done: true,
+		plan: plan{destination: &place{47.4, 8.5, 20, 508}}}
+	underWay, ended, stick := goTo, goTo, manoeuvre{request: request{setMode: true, mode: ModePosition}, done: true}
+	underWay.done = false
+	ended.done, ended.why = false, errSuperseded
+
+	for _, c := range []struct {
+		name           string
+		of             manoeuvre
+		altitude, amsl float64 // of the vehicle
+		want           string  // the heights that are kept
+	}{
+		{"a takeoff that ended below its height", takeoff, 9.2, 497.2, "10.0 498.0"},
+		{"a takeoff to 1 m that is complete at half of it", low, 0.5, 488.5, "1.0 489.0"},
+		{"home has moved since", takeoff, 12.2, 497.2, "13.0 498.0"},
+		{"a goto", goTo, 20.5, 508.5, "20.0 508.0"},
+		{"a goto without a height above the sea", goTo, 20.5, n, "20.0 NaN"},
+		{"somebody else climbed since", goTo, 22, 510, "none"},
+		{"nobody knows its height", goTo, n, n, "none"},
+		{"a goto that is under way", underWay, 5, 493, "20.0 508.0"},
+		{"a goto that was ended", ended, 20, 508, "none"},
+		{"sticks", stick, 20, 508, "none"},
+	} {
+		v := seen(func(v *view) { v.place.altitude, v.place.amsl = c.altitude, c.amsl })
+		got := "none"
+		if aim := c.of.aim(v); aim != nil {
+			got = fmt.Sprintf("%.1f %.1f", aim.altitude, aim.amsl)
+		}
+		lineEqual(t, c.name, got, c.want)
+	}
+
+	v := seen(func(v *view) { v.place.altitude, v.place.amsl = 9.2, 497.2 })
+	if v.takesOff(takeoff.aim(v)) {
+		t.Error("a takeoff that is complete still takes off")
+	}
+}
+
 func TestALandingBeginsOverItsPlaceAndIsTriedAgainEachSecond(t *testing.T) {
 	after := func(d time.Duration, metres, speed float64) view {
 		return seen(func(s *view) {

@@ -147,7 +147,7 @@ func (p *plan) flyAway() {
 
 // leaveGround makes a hold or a return wait until the vehicle is clear of the ground, if it is on its wing and
 // leaves the ground: it would circle, and bank, where it is.
-func (p *plan) leaveGround(v view, aim *place) {
+func (p *plan) leaveGround(v view, aim *aim) {
 	if v.onWing() && (v.flying() || v.takesOff(aim)) {
 		p.flyAway()
 	}
@@ -217,9 +217,9 @@ func (f firmware) armDisarm(arm bool) step {
 	return s
 }
 
-// plan says how the request is carried out on v, or why it can't be. aim is the target of a manoeuvre that
-// is not complete; nil: there is none.
-func (r request) plan(v view, aim *place) (p plan, err error) {
+// plan says how the request is carried out on v, or why it can't be. aim is the target of what was
+// commanded here last; nil: there is none.
+func (r request) plan(v view, aim *aim) (p plan, err error) {
 	if err := v.readOnly(); err != nil {
 		return p, err
 	}
@@ -243,7 +243,7 @@ func (r request) plan(v view, aim *place) (p plan, err error) {
 }
 
 // planFlight is the part of a plan that sets a mode.
-func (r request) planFlight(v view, aim *place) (plan, error) {
+func (r request) planFlight(v view, aim *aim) (plan, error) {
 	exists := v.canEnter(r.mode)
 	switch {
 	case !exists && r.mode == ModeLand:
@@ -282,7 +282,7 @@ func (r request) dependsOnKind(v view) bool {
 // checkGoto is why the vehicle can't fly or drive to the place now. Both autopilots acknowledge a goto
 // on the ground and drop it, so it is refused here, unless a takeoff that was commanded here is under way: then it
 // waits until the drone is clear of the ground (rule 11).
-func (r request) checkGoto(v view, aim *place) error {
+func (r request) checkGoto(v view, aim *aim) error {
 	switch {
 	case v.drives() && !v.armed:
 		return refuse(codeRefused, "not armed: arm it first")
@@ -307,7 +307,7 @@ func (r request) checkGoto(v view, aim *place) error {
 }
 
 // planGoto flies to a place. For a landing there it keeps the height as any goto, and second lands.
-func (r request) planGoto(v view, aim *place) (p plan, err error) {
+func (r request) planGoto(v view, aim *aim) (p plan, err error) {
 	if err := r.checkGoto(v, aim); err != nil {
 		return p, err
 	}
@@ -333,12 +333,12 @@ func (r request) planGoto(v view, aim *place) (p plan, err error) {
 	return p, nil
 }
 
-// destination completes a goto with the parts of the present place that it keeps. It keeps the height of a
-// takeoff or goto that is not complete. Without home only one of the two heights is known.
-func (r request) destination(v view, aim *place) (to place, err error) {
+// destination completes a goto with the parts of the present place that it keeps. It keeps the height
+// of the last takeoff or goto. Without home only one of the two heights is known.
+func (r request) destination(v view, aim *aim) (to place, err error) {
 	to = v.place
 
-	// In a climb the present height may be a decimetre.
+	// In a climb the present height may be a decimetre, and a takeoff to 1 m is complete at half of it.
 	if aim != nil {
 		to.altitude = aim.altitude
 		to.amsl = aim.amsl
@@ -512,7 +512,7 @@ func (v view) takeoffAMSL(altitude float64) (float64, error) {
 // A mode change alone flies on to the old target. An armed vehicle on the ground is paused too: its
 // takeoff may be under way. A failsafe ends by a mode change only. On its wing a vehicle that is low is sent a
 // height: its circle would be as low.
-func (r request) planHoldPX4(v view, aim *place) (p plan) {
+func (r request) planHoldPX4(v view, aim *aim) (p plan) {
 	if !v.armed || v.critical {
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
@@ -587,7 +587,7 @@ func (r request) planTakeoffArduPilot(v view) (p plan, err error) {
 // planHoldArduPilot holds in GUIDED. An armed Copter is sent BRAKE first, which stops it: GUIDED
 // alone would fly on to its old target. A plane or QuadPlane is sent the present place, which
 // enters GUIDED; a plane circles round it. A QuadPlane that would circle is sent no place where it stands already.
-func (r request) planHoldArduPilot(v view, aim *place) (plan, error) {
+func (r request) planHoldArduPilot(v view, aim *aim) (plan, error) {
 	hold := v.firmware.enter(ModeHold)
 	p := plan{steps: []step{hold}}
 	switch {

@@ -365,9 +365,6 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 		// Without a text.
 		return common.MAV_RESULT_FAILED
 	}
-	if b.armed && !b.positioned() {
-		return common.MAV_RESULT_FAILED // without a text too
-	}
 	if b.mode != b.hold {
 		if result := b.obey(b.hold); result != common.MAV_RESULT_ACCEPTED {
 			return result

@@ -461,12 +461,12 @@ func (c *commander) endManoeuvre(why *commandError) {
 	c.manoeuvre = nil
 }
 
-// aim is the target of the manoeuvre that is not complete; nil: there is none.
-func (c *commander) aim() *place {
-	if c.manoeuvre == nil || c.manoeuvre.finished() {
+// aim is the destination of what was commanded here last; nil: there is none.
+func (c *commander) aim(v view) *aim {
+	if c.manoeuvre == nil {
 		return nil
 	}
-	return c.manoeuvre.plan.destination
+	return c.manoeuvre.aim(v)
 }
 
 // onWayToLand reports whether a landing is still on its way to its place.
@@ -544,7 +544,8 @@ func (d *drone) makePlan(t *task) (err error) {
 		err = t.request.checkReach(place{at.lat, at.lon, at.relative, at.amsl}, d.tel.home, d.reach)
 	}
 	if err == nil {
-		t.plan, err = t.request.plan(d.view(time.Now()), d.cmd.aim())
+		v := d.view(time.Now())
+		t.plan, err = t.request.plan(v, d.cmd.aim(v))
 	}
 	return err
 }
