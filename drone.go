@@ -484,7 +484,11 @@ func (d *drone) nameOf(custom uint32) string {
 
 // reportOf is what the vehicle shows, and the facts that the machine judges it by.
 func (d *drone) reportOf(b shownMode, now time.Time) report {
-	r := report{shownMode: b, amsl: d.tel.lastPosition(now).amsl, streamed: d.sticks.phase != stickOff && d.firmware() == px4}
+	r := report{
+		shownMode: b,
+		amsl:      d.tel.lastPosition(now).amsl,
+		streamed:  d.sticks.phase != stickOff && d.firmware() == px4,
+	}
 	r.mode, _ = d.firmware().reported(b.custom)
 	return r
 }
@@ -529,7 +533,7 @@ func (d *drone) with(v view) situation {
 	entersSticks := func(to *goal) bool { return to.mode.flownBySticks() }
 	return situation{v, own{
 		mode: d.machine.mode,
-		busy: current != nil,
+		busy: d.cmd.busy(),
 		entering: (current != nil && current.doing.entersSticks()) ||
 			d.machine.claimed(v.now, entersSticks) >= 0,
 	}}

@@ -227,15 +227,18 @@ func (m *manoeuvre) circling(v view, at place, radius float64) bool {
 
 // homeMoved says how far home has moved since a height above it was commanded, and how high above home the vehicle
 // is now; "" if that is not far: PX4 corrects home by 1 to 2.2 m. The height that was sent is one above the sea.
+// Both heights of the place are of one moment; PX4's HOME_POSITION may be 2 s older than they are.
 func (m *manoeuvre) homeMoved(v view) string {
 	if m.request.mode != ModeTakeoff && m.request.altitude == nil {
 		return ""
 	}
-	moved := v.home.amsl - (m.plan.destination.amsl - m.plan.destination.altitude)
-	if math.IsNaN(moved) || math.Abs(moved) <= homeFar {
+	home := v.place.amsl - v.place.altitude
+	before := m.plan.destination.amsl - m.plan.destination.altitude
+	moved := math.Abs(home - before)
+	if math.IsNaN(moved) || moved <= homeFar {
 		return ""
 	}
-	return fmt.Sprintf("home moved by %.1f m meanwhile: %.1f m above home", math.Abs(moved), v.place.amsl-v.home.amsl)
+	return fmt.Sprintf("home moved by %.1f m meanwhile: %.1f m above home", moved, v.place.altitude)
 }
 
 // below is how far the vehicle is below the target's height. It compares metres above the sea if
@@ -270,8 +273,9 @@ type aim struct {
 	reached bool
 }
 
-// aim is nil where the manoeuvre has no destination, has been ended, or is complete and the vehicle is at another height
-// now: somebody else changed that. Once it is reached its height counts from the present one, since home may move.
+// aim is nil where the manoeuvre has no destination, has been ended, or is complete and the vehicle is at another
+// height now: somebody else changed that. Once it is reached its height counts from the present one, since home may
+// move.
 func (m *manoeuvre) aim(v view) *aim {
 	if m.why != nil || m.plan.destination == nil {
 		return nil

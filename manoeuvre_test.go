@@ -205,6 +205,28 @@ func landingThere() *manoeuvre {
 	}
 }
 
+// Where home is now stands in the position itself: HOME_POSITION may be older.
+func TestHomeThatMovedIsToldFromThePosition(t *testing.T) {
+	n := math.NaN()
+	takeoff := manoeuvre{request: request{setMode: true, mode: ModeTakeoff},
+		plan: plan{destination: &place{n, n, 3, 491}}}
+	for _, c := range []struct {
+		name                 string
+		altitude, amsl, home float64 // home: HOME_POSITION's
+		want                 string
+	}{
+		{"home stays", 3, 491, 488, ""},
+		{"PX4 corrects home", 0.9, 491, 490.1, ""},
+		{"home moved", 12, 491, 479, "home moved by 9.0 m meanwhile: 12.0 m above home"},
+		{"home moved, HOME_POSITION is older", 12, 491, 488, "home moved by 9.0 m meanwhile: 12.0 m above home"},
+		{"home moved back, HOME_POSITION is older", 3, 491, 479, ""},
+		{"no height above the sea", 3, n, 488, ""},
+	} {
+		v := seen(func(v *view) { v.place.altitude, v.place.amsl, v.home.amsl = c.altitude, c.amsl, c.home })
+		lineEqual(t, c.name, takeoff.homeMoved(v), c.want)
+	}
+}
+
 // The height that a goto without one keeps: that of the last takeoff or goto where the vehicle still has it.
 func TestAGotoKeepsTheHeightOfWhatWasCommandedLast(t *testing.T) {
 	n := math.NaN()

@@ -217,7 +217,7 @@ func (f firmware) armDisarm(arm bool) step {
 	return s
 }
 
-// plan says how the request is carried out on v, or why it can't be. aim is the target of what was
+// plan says how the request is carried out on v, or why it can't be. aim is the destination of what was
 // commanded here last; nil: there is none.
 func (r request) plan(v view, aim *aim) (p plan, err error) {
 	if err := v.readOnly(); err != nil {

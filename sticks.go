@@ -388,7 +388,7 @@ func (s *sticks) tick(v situation) (next time.Time) {
 		s.src.heardInFlight = s.src.transmits(v.now)
 	}
 	askedHold := s.client.holdAsked.After(s.client.spoke)
-	if !v.online && v.mode.flownBySticks() {
+	if !v.online {
 		// When the link is back somebody else may fly.
 		s.client.spoke = time.Time{}
 		s.client.lost = v.now
@@ -416,7 +416,7 @@ func (s *sticks) tick(v situation) (next time.Time) {
 	}
 	if s.driftsSinceOutage(v) {
 		s.client.lost = time.Time{}
-		s.acts.notice = fmt.Sprintf("the link to the autopilot was lost in %s mode: nobody has the sticks, the "+
+		s.acts.notice = fmt.Sprintf("the link to the autopilot was lost: nobody has the sticks in %s mode, the "+
 			"drone drifts, "+
 			"and mavrest does not hold it; set a mode (hold), or send sticks", v.mode)
 	}
@@ -677,13 +677,23 @@ func (r reason) String() string {
 	return ""
 }
 
-// rcInAdvice says what to set COM_RC_IN_MODE to on this version of PX4.
+// rcInAdvice says what to set COM_RC_IN_MODE to on this version of PX4: never to what it is.
 func (r reason) rcInAdvice() string {
+	// These values are for a drone with a transmitter, and for one without.
+	with, without := 0.0, 1.0
+	use := "for a drone with a transmitter (POST input is refused then)"
 	if r.version >= px4SourceOrder {
-		return "set it to 5 to let a transmitter come first and POST input act while it is off, or to 1 for a " +
-			"drone without a transmitter"
+		with = 5
+		use = "to let a transmitter come first and POST input act while it is off"
 	}
-	return "set it to 0 for a drone with a transmitter (POST input is refused then), or to 1 for one without"
+
+	switch r.value {
+	case without:
+		return fmt.Sprintf("set it to %g %s; 1 is for a drone without a transmitter", with, use)
+	case with:
+		return "set it to 1 for a drone without a transmitter"
+	}
+	return fmt.Sprintf("set it to %g %s, or to 1 for a drone without a transmitter", with, use)
 }
 
 // denied is why our sticks can't act; no reason if they can.

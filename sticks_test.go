@@ -932,6 +932,9 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 				if old && strings.Contains(text.String(), "to 5") {
 					t.Errorf("%s, %g: %q recommends 5", version, in, text)
 				}
+				if strings.Contains(text.String(), fmt.Sprintf("to %g ", in)) {
+					t.Errorf("%s, %g: %q recommends what it is", version, in, text)
+				}
 			}
 			h.hearReceiver(h.v, true, 1500)
 			h.src.transmitterAt = h.v.now

@@ -105,8 +105,15 @@ func (c *commander) newTask(r request, askedAt time.Time) *task {
 	return &task{commander: c, request: r, doing: r, askedAt: askedAt}
 }
 
-// idle reports whether no task is under way or waits, and the program is not ending.
-func (c *commander) idle() bool { return len(c.tasks) == 0 && !c.stopped }
+// busy reports whether a task is under way. One that waits until the drone is clear of the ground is not: any
+// newer command ends it, mavrest's own too.
+func (c *commander) busy() bool {
+	t := c.current()
+	return t != nil && !t.doing.equals(request{})
+}
+
+// idle reports whether no task is under way, and the program is not ending.
+func (c *commander) idle() bool { return !c.busy() && !c.stopped }
 
 // current is the task that is under way; nil if there is none.
 func (c *commander) current() *task {
@@ -202,7 +209,7 @@ func (c *commander) stop() {
 // it may. It may not while a task is under way, and after a takeover or a disarming until
 // a client's next step or sticks are accepted.
 func (c *commander) mustNotAct() error {
-	if len(c.tasks) > 0 {
+	if c.busy() {
 		return errSuperseded
 	}
 	if !c.clientActed {
@@ -589,6 +596,9 @@ func (d *drone) awaitClear(w waiter, t *task) error {
 		t.end(errSuperseded)
 	}
 	t.doing = request{}
+
+	// A client that waits is heard when its request comes, and no longer.
+	d.sticks.client.spoke = v.now
 	l := lift{within: v.clearWithin()}
 	end := t.follow(w, func(now time.Time) decision {
 		v := d.view(now)

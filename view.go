@@ -82,7 +82,7 @@ type own struct {
 	// mode is what GET mode answers.
 	mode Mode
 
-	// busy: a plan is under way, or waits
+	// busy: a plan is under way
 	busy bool
 
 	// entering: a request to enter a stick mode is under way, or is a claim (rule 3)
