@@ -352,7 +352,7 @@ func TestA504HasTheModeOfAFreshReport(t *testing.T) {
 		o := <-b.command(request{setMode: true, mode: ModeHold, goTo: true, lat: &lat, lon: &lon})
 		lineEqual(t, "code", o.code(), codeNoAck)
 		lineEqual(t, "time until the answer", o.took, giveUp)
-		s := b.status()
+		s := b.snapped()
 		lineEqual(t, "vehicle mode", s.modeName, "GUIDED")
 		if age := s.now.Sub(s.tel.beat.at); age > reportFresh {
 			t.Errorf("the report is %v old", age)

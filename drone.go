@@ -299,7 +299,7 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 		d.tel.hearLanded(now)
 		d.onlyTelemetry = !restarted
 	case *common.MessageGlobalPositionInt:
-		d.tel.hearHeight(d.view(now).clearAt(), now)
+		d.tel.hearHeight(func() float64 { return d.view(now).clearAt() }, now)
 		d.onlyTelemetry = !restarted
 	case *common.MessageAttitude, *common.MessageVfrHud, *common.MessageGpsRawInt, *common.MessageHomePosition,
 		*common.MessagePositionTargetGlobalInt, *MessageEkfStatusReport:

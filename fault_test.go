@@ -342,7 +342,7 @@ func (f *flight) inspect(line *badLine, explained map[string]bool) {
 	mode, _ := f.firmware.reported(f.sim.truth().mode)
 	explained[mode.String()] = true
 	o := f.status()
-	s := f.drone.status()
+	s := f.drone.snapped()
 	line.mu.Lock()
 	neverSent := line.values.neverSent(o, s.custom)
 	quiet, unreported := time.Since(line.goodBeat), time.Since(line.goodReport)
@@ -523,7 +523,7 @@ func newPTYAutopilot(t *testing.T, seed uint64) (s *ptyAutopilot, d *drone) {
 // neverSent returns what the status shows though it was never sent.
 func (s *ptyAutopilot) neverSent(d *drone) []string {
 	var o object
-	json.Unmarshal(encode(render(d.status(), netip.Addr{})), &o)
+	json.Unmarshal(encode(d.status(netip.Addr{})), &o)
 	s.line.mu.Lock()
 	defer s.line.mu.Unlock()
 	return s.line.values.neverSent(o, copterBeat().CustomMode)
@@ -565,10 +565,10 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 				}
 			}
 			s.line.spoil(0, simFault{})
-			received := d.status().link.received
+			received := d.snapped().link.received
 			waitUntil(t, "frames come again, and the vehicle is online", func() bool {
 				s.beat()
-				return d.status().link.received > received && d.hearsVehicle()
+				return d.snapped().link.received > received && d.hearsVehicle()
 			})
 			// An ack proves nothing while late acks of earlier commands may come.
 			waitUntil(t, "no late ack can come any more", func() bool {
@@ -604,7 +604,7 @@ func noiseBytes(t *testing.T, n int) []byte {
 func TestAMegabyteOfNoiseOnASerialLineChangesNothing(t *testing.T) {
 	t.Parallel()
 	s, d := newPTYAutopilot(t, 1)
-	before := d.status()
+	before := d.snapped()
 	for part := range slices.Chunk(noiseBytes(t, 1<<20), 49_000) { // 22 parts
 		for few := range slices.Chunk(part, 1000) {
 			s.mu.Lock()
@@ -613,12 +613,12 @@ func TestAMegabyteOfNoiseOnASerialLineChangesNothing(t *testing.T) {
 		}
 		s.beat() // three frames: 63 between the parts, and 3 after the last one
 	}
-	if list, n := s.neverSent(d), d.status().link.received-before.link.received; len(list) > 0 || n < 50 {
+	if list, n := s.neverSent(d), d.snapped().link.received-before.link.received; len(list) > 0 || n < 50 {
 		t.Errorf("of 63 frames in the noise %d came through; the status shows what the vehicle never sent: %q", n, list)
 	}
 	waitUntil(t, "online after the noise", func() bool {
 		s.beat()
-		now := d.status()
+		now := d.snapped()
 		return now.online && now.link.errors > before.link.errors && now.tel.attitude.at.After(before.tel.attitude.at)
 	})
 	if _, err := d.do(holdHere); err != nil {
@@ -632,7 +632,7 @@ func TestHalfAFrameOnASerialLineCostsOnlyItself(t *testing.T) {
 	full := packet(77, 1, 1, copterBeat())
 	longer := wireFrame{claims: 255, system: 1, component: 1, id: 33, payload: make([]byte, 28)}.bytes()
 	for _, half := range [][]byte{full[:1], full[:9], full[:len(full)-1], longer} {
-		received := d.status().link.received
+		received := d.snapped().link.received
 		s.mu.Lock()
 		s.master.Write(half)
 		s.mu.Unlock()
@@ -640,7 +640,7 @@ func TestHalfAFrameOnASerialLineCostsOnlyItself(t *testing.T) {
 			s.say(copterBeat())
 		}
 		waitUntil(t, "every heartbeat after the half frame is read",
-			func() bool { return d.status().link.received >= received+20 })
+			func() bool { return d.snapped().link.received >= received+20 })
 	}
 }
 
@@ -648,7 +648,7 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 	both(t, func(f *flight) {
 		f.aloft()
 		f.accepted("/goto", "{"+at(40, 0)+"}")
-		s := f.drone.status()
+		s := f.drone.snapped()
 		texts := s.tel.texts.count
 		for rest := noiseBytes(f.T, 1<<20); len(rest) > 0; rest = rest[512:] { // 51,200 bytes a second
 			f.sim.inject(rest[:512])
@@ -659,7 +659,7 @@ func TestNoiseAndHalvesInFlightChangeNothing(t *testing.T) {
 		}
 		f.wantMode("hold")
 		f.wantAt(40, 0, 10, 0.5)
-		now := f.drone.status()
+		now := f.drone.snapped()
 		if n := now.tel.texts.count; n != texts || now.link.errors == s.link.errors {
 			f.Errorf("%d texts came out of the noise, %d bad frames", n-texts, now.link.errors-s.link.errors)
 		}
@@ -834,7 +834,7 @@ func TestEveryAnswerIsTrueAndInTimeWhileThePortFails(t *testing.T) {
 				f.sim.plug()
 				// The port is opened 2 s later at most, and a heartbeat comes each second.
 				f.until("online", 3200*time.Millisecond,
-					func() bool { return f.status()["online"] == true && f.drone.status().tel.beat.at.After(asked) })
+					func() bool { return f.status()["online"] == true && f.drone.snapped().tel.beat.at.After(asked) })
 				time.Sleep(2500 * time.Millisecond)
 				asked = time.Now()
 				f.accepted("/land", "")
@@ -891,10 +891,10 @@ func TestAThousandUnpluggingsOfTheSimulatorsCableLeaveNothing(t *testing.T) {
 			if code := <-answered; code != 200 && code != 503 && code != 504 {
 				f.Fatalf("a command while the cable is pulled: %d", code)
 			}
-			received := f.drone.status().link.received
+			received := f.drone.snapped().link.received
 			f.sim.plug()
 			f.until("frames come again", 4*time.Second,
-				func() bool { return f.drone.status().link.received > received })
+				func() bool { return f.drone.snapped().link.received > received })
 		}
 		after := quietGoroutines()
 		if n := opens.Load(); n < int64(cycles) {

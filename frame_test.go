@@ -563,7 +563,7 @@ func fuzzFrames(t *testing.T, portion byte, data []byte) {
 		at = good[i].end
 		expect.take(f)
 	}
-	s := d.status()
+	s := d.snapped()
 	lineEqual(t, "vehicle", s.tel.id.system, expect.system)
 	if is := fmt.Sprintf("%.7f %.7f", s.tel.position.lat, s.tel.position.lon); !slices.Contains(expect.places, is) {
 		t.Errorf("the place is %s, sent were %v", is, expect.places)
@@ -579,7 +579,7 @@ func fuzzFrames(t *testing.T, portion byte, data []byte) {
 			t.Error("a place is infinite")
 		}
 	}
-	for _, misfit := range misfits("Status", encode(render(s, netip.Addr{}))) {
+	for _, misfit := range misfits("Status", encode(d.status(netip.Addr{}))) {
 		t.Error(misfit)
 	}
 

@@ -382,7 +382,7 @@ func TestAWarningSaysWhereSticksUndoAPilotsSwitchUnseen(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			n := 0
-			for _, m := range b.status().tel.texts.kept {
+			for _, m := range b.snapped().tel.texts.kept {
 				n += strings.Count(m.text, "COM_RC_OVERRIDE")
 			}
 			lineEqual(t, fmt.Sprintf("messages at %d baud, live %v, with %g", c.baud, c.live, c.override), n,

@@ -524,12 +524,12 @@ func TestWhatIsHeardInsteadOfTheVehicleIsSaid(t *testing.T) {
 						}
 					})
 					time.Sleep(333 * time.Millisecond)
-					if early := b.status().link.fault; i < 7 && early != nil &&
+					if early := b.snapped().link.fault; i < 7 && early != nil &&
 						!strings.Contains(early.Error(), "start mavrest") {
 						t.Errorf("%d/3 s after the start: %v", i+1, early)
 					}
 				}
-				s := b.status()
+				s := b.snapped()
 				lineEqual(t, "link.error", fmt.Sprint(s.link.fault), c.want)
 				o := <-b.command(landHere)
 				if c.want != "<nil>" {
@@ -550,10 +550,10 @@ func TestALostVehicleIsMissedWhileARadioIsHeard(t *testing.T) {
 			}
 		}
 		says(5 * time.Second)
-		lineEqual(t, "beside the vehicle", b.status().link.fault, nil)
+		lineEqual(t, "beside the vehicle", b.snapped().link.fault, nil)
 		b.change(func() { b.beat = nil })
 		says(10 * time.Second)
-		s := b.status()
+		s := b.snapped()
 		want := regexp.MustCompile(`^MAVLink is heard, but not the autopilot, system 1, for (9|10|11) s: system 1 ` +
 			`component 100 \(camera\)$`)
 		if s.link.fault == nil || !want.MatchString(s.link.fault.Error()) {
@@ -561,7 +561,7 @@ func TestALostVehicleIsMissedWhileARadioIsHeard(t *testing.T) {
 		}
 		b.change(func() { b.beat = px4Beat() })
 		says(2 * time.Second)
-		lineEqual(t, "it is back", b.status().link.fault, nil)
+		lineEqual(t, "it is back", b.snapped().link.fault, nil)
 	})
 }
 
@@ -599,26 +599,26 @@ func TestAVehicleThatAnswersNothingIsSaidToBeReadOnly(t *testing.T) {
 						b.script = func(uint16, int) {}
 					})
 					time.Sleep(9500 * time.Millisecond)
-					lineEqual(t, "after 9.5 s", b.status().link.fault, nil)
+					lineEqual(t, "after 9.5 s", b.snapped().link.fault, nil)
 					time.Sleep(time.Second)
-					lineEqual(t, "after 10.5 s", fmt.Sprint(b.status().link.fault), c.want)
+					lineEqual(t, "after 10.5 s", fmt.Sprint(b.snapped().link.fault), c.want)
 					o := <-b.command(armIt)
 					lineEqual(t, "a command is no 503", o.code(), codeNoAck)
 					b.say(&common.MessageCommandAck{Command: 511, TargetSystem: 9, TargetComponent: 9})
 					b.say(&common.MessageHomePosition{})
 					time.Sleep(time.Millisecond)
-					lineEqual(t, "another program's ack, and what comes by itself", fmt.Sprint(b.status().link.fault),
+					lineEqual(t, "another program's ack, and what comes by itself", fmt.Sprint(b.snapped().link.fault),
 						c.want)
 					b.say(&common.MessageCommandAck{Command: 511, TargetSystem: 1, TargetComponent: componentID})
 					time.Sleep(time.Millisecond)
-					lineEqual(t, "after one ack", b.status().link.fault, nil)
+					lineEqual(t, "after one ack", b.snapped().link.fault, nil)
 				})
 			})
 		}
 	}
 	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
 		time.Sleep(20 * time.Second)
-		lineEqual(t, "one that answers", b.status().link.fault, nil)
+		lineEqual(t, "one that answers", b.snapped().link.fault, nil)
 	})
 }
 

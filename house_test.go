@@ -30,7 +30,8 @@ var unlockers = []string{"unlockChanged", "pause"}
 type underMutex struct {
 	info    *types.Info
 	fset    *token.FileSet
-	guarded []string // the fields of drone that mu guards
+	guarded []string        // the fields of drone that mu guards
+	owns    map[string]bool // the maps, pointers and slices in them, by their types
 	bodies  map[types.Object]ast.Node
 	seen    map[visited]bool
 	wrong   []string
@@ -47,6 +48,7 @@ func checkMutex(t *testing.T, sources map[string]string) []string {
 	t.Helper()
 	u := &underMutex{
 		fset: token.NewFileSet(), bodies: make(map[types.Object]ast.Node), seen: make(map[visited]bool),
+		owns: make(map[string]bool),
 		info: &types.Info{Uses: make(map[*ast.Ident]types.Object), Defs: make(map[*ast.Ident]types.Object),
 			Types: make(map[ast.Expr]types.TypeAndValue)},
 	}
@@ -108,6 +110,7 @@ func (u *underMutex) readTypes(d *ast.GenDecl) {
 			for _, name := range field.Names {
 				if spec.Name.Name == "drone" && below {
 					u.guarded = append(u.guarded, name.Name)
+					references(u.info.Types[field.Type].Type, nil, u.owns)
 				}
 				below = below || name.Name == "mu"
 			}
@@ -166,6 +169,7 @@ func (u *underMutex) call(n *ast.CallExpr, function string, held bool) bool {
 		u.follow(u.info.Uses[s.Sel], true) // it settles
 		for _, arg := range n.Args {
 			u.visit(arg, function, true)
+			u.lettingOut(arg, function)
 		}
 		return false
 	case s.Sel.Name == "Go" || s.Sel.Name == "AfterFunc": // another goroutine
@@ -188,6 +192,75 @@ func (u *underMutex) field(s *ast.SelectorExpr, function string, held bool) {
 	case isNamed(of, "drone") && slices.Contains(u.guarded, s.Sel.Name) && !held &&
 		!slices.Contains(append(lockers, "newDrone", "unlockChanged"), function):
 		u.report(s, "%s uses drone.%s and may be called without the mutex", function, s.Sel.Name)
+	}
+}
+
+// mayLeave are the types of the drone's own things that may be used without the mutex, each with the reason.
+var mayLeave = map[string]string{
+	"*manoeuvre": "whoever waits for one reads its channel, which never changes, and the rest with mu locked",
+}
+
+// lettingOut checks what a function that runs with mu locked assigns to variables of the function around it: a copy
+// of a struct shares the maps, the slices and what its pointers point to, which go on changing.
+func (u *underMutex) lettingOut(locked ast.Expr, function string) {
+	ast.Inspect(locked, func(n ast.Node) bool {
+		assigned, ok := n.(*ast.AssignStmt)
+		if !ok {
+			return true
+		}
+		for _, to := range assigned.Lhs {
+			name, ok := to.(*ast.Ident)
+			if !ok {
+				continue
+			}
+			v := u.info.Uses[name]
+			if v == nil || v.Pos() >= locked.Pos() && v.Pos() < locked.End() {
+				continue
+			}
+			leaves := make(map[string]bool)
+			references(v.Type(), mayLeave, leaves)
+			for shared := range leaves {
+				if u.owns[shared] {
+					u.report(name, "%s lets the drone's own %s out of the mutex", function, shared)
+				}
+			}
+		}
+		return true
+	})
+}
+
+// references finds the maps, the slices and the pointers that a value of a type leads to, by their types. Slices of
+// and pointers to numbers and words do not count: answers are made of new ones. Nor does what is in without, and what
+// that leads to.
+func references(t types.Type, without map[string]string, found map[string]bool) {
+	name := types.TypeString(t, func(*types.Package) string { return "" })
+	if _, known := without[name]; known || found[name] {
+		return
+	}
+	of := func(elem types.Type) {
+		if _, basic := elem.Underlying().(*types.Basic); !basic {
+			found[name] = true
+		}
+		references(elem, without, found)
+	}
+	switch t := t.(type) {
+	case *types.Alias:
+		references(types.Unalias(t), without, found)
+	case *types.Named:
+		references(t.Underlying(), without, found)
+	case *types.Struct:
+		for i := range t.NumFields() {
+			references(t.Field(i).Type(), without, found)
+		}
+	case *types.Array:
+		references(t.Elem(), without, found)
+	case *types.Map:
+		found[name] = true
+		references(t.Elem(), without, found)
+	case *types.Slice:
+		of(t.Elem())
+	case *types.Pointer:
+		of(t.Elem())
 	}
 }
 
@@ -225,7 +298,20 @@ func TestTheMutexIsLockedByWhatItsNameSays(t *testing.T) {
 		"commander keeps a waiter": {"task.go", "	acks    *acks\n",
 			"	acks    *acks\n	w waiter\n"},
 		"status uses the mutex itself": {"status.go",
-			"	d.locked(func() { s = d.snapshot(time.Now()) })", "	d.mu.Lock()"},
+			"	d.locked(func() {\n		s := d.snapshot(",
+			"	d.mu.Lock()\n	d.locked(func() {\n		s := d.snapshot("},
+		// The status of v1.4.0's first days: a fatal concurrent read of a map, in flight.
+		"status lets the drone's own map[string]float64 out of the mutex": {"status.go",
+			"	d.locked(func() {\n		s := d.snapshot(",
+			"	var s snapshot\n	d.locked(func() {\n		s = d.snapshot("},
+		"mode lets the drone's own []statusText out of the mutex": {"drone.go",
+			"	d.locked(func() {\n		mode = d.machine.mode\n",
+			"	var said []statusText\n	d.locked(func() {\n		said = d.tel.texts.kept\n" +
+				"		mode = d.machine.mode\n"},
+		"mode lets the drone's own *step out of the mutex": {"drone.go",
+			"	d.locked(func() {\n		mode = d.machine.mode\n",
+			"	var p plan\n	d.locked(func() {\n		p = d.cmd.current().plan\n" +
+				"		mode = d.machine.mode\n"},
 	} {
 		broken := make(map[string]string)
 		for name, text := range sources {

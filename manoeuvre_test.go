@@ -598,7 +598,7 @@ func TestAWaitIsAnsweredWhenTheManoeuvreIsComplete(t *testing.T) {
 						}
 						// until then done may be that of the manoeuvre before
 						accepted := time.Since(w.asked) > 4*time.Second
-						if done := f.drone.status().done; accepted && done != nil && *done && complete.IsZero() {
+						if done := f.drone.snapped().done; accepted && done != nil && *done && complete.IsZero() {
 							doneEarly = true
 						}
 					}

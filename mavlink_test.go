@@ -250,7 +250,7 @@ func TestAnotherProgramWithOurIdsIsReportedOnce(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		notices := func() string {
 			synctest.Wait()
-			s := b.status()
+			s := b.snapped()
 			return strings.Join(said(&s.tel.texts), "|")
 		}
 		// A radio that sends our frames back is not another program.
@@ -396,7 +396,7 @@ func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 			b.sayFrom(2, 1, px4Beat())
 		}
 		synctest.Wait()
-		s := b.status()
+		s := b.snapped()
 		lineEqual(t, "messages", strings.Join(said(&s.tel.texts), "|"), "mavrest: "+notice)
 	})
 }
@@ -432,7 +432,7 @@ func TestTheVehicleIsOfflineAfterThreeSecondsWithoutAHeartbeat(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, nil)
 		time.Sleep(50 * time.Millisecond)
-		online := func() bool { s := b.status(); return s.online }
+		online := func() bool { s := b.snapped(); return s.online }
 		for range 20 {
 			b.say(px4Beat())
 			for range 29 { // other messages don't count
@@ -570,7 +570,7 @@ func TestFramesMissedWhileThePortWasClosedAreNotLostOnTheLine(t *testing.T) {
 			b.seq += 50
 		})
 		time.Sleep(2 * time.Second)
-		s := b.status()
+		s := b.snapped()
 		lineEqual(t, "online", s.online, true)
 		lineEqual(t, "frames lost", s.link.lost, 0)
 	})

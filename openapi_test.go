@@ -685,7 +685,7 @@ func TestWhateverComesInWholeFramesTheStatusFitsItsSchema(t *testing.T) {
 			now = now.Add(time.Duration(random.IntN(700)) * time.Millisecond)
 			var s snapshot
 			d.locked(func() { s = d.snapshot(now) })
-			for _, misfit := range misfits("Status", encode(render(s, netip.Addr{}))) {
+			for _, misfit := range misfits("Status", encode(render(&s, netip.Addr{}))) {
 				kind := regexp.MustCompile(`[0-9.e+-]+`).ReplaceAllString(misfit, "N")
 				if !seen[kind] {
 					t.Errorf("seed %d, after message %d (%x): %s", round, f.id, f.payload, misfit)

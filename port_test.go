@@ -247,13 +247,13 @@ func withCounts(dev device) (c device, opens, failed *atomic.Int32) {
 func (d *drone) hearsMore(t *testing.T, first func()) {
 	t.Helper()
 	first()
-	received := d.status().link.received
-	waitUntil(t, "frames come again", func() bool { return d.status().link.received > received })
+	received := d.snapped().link.received
+	waitUntil(t, "frames come again", func() bool { return d.snapped().link.received > received })
 }
 
 // hearsVehicle reports whether the vehicle is online.
 func (d *drone) hearsVehicle() bool {
-	return d.status().online
+	return d.snapped().online
 }
 
 func TestACommandGoesOverARealSerialLine(t *testing.T) {
@@ -269,10 +269,10 @@ func TestACommandGoesOverARealSerialLine(t *testing.T) {
 				t.Errorf("answered %+v, %v", a, err)
 			}
 			lineEqual(t, "line speed", p.speed(t), 57600)
-			s := d.status()
+			s := d.snapped()
 			lineEqual(t, "baud in the status", s.link.baud, 57600)
 			lineEqual(t, "device in the status", s.link.device, p.path)
-			waitUntil(t, "a position came", func() bool { s := d.status(); return !math.IsNaN(s.tel.position.lat) })
+			waitUntil(t, "a position came", func() bool { s := d.snapped(); return !math.IsNaN(s.tel.position.lat) })
 		})
 	}
 }
@@ -343,7 +343,7 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 		}
 		return d.hearsVehicle()
 	})
-	s := d.status()
+	s := d.snapped()
 	lineEqual(t, "baud in the status", s.link.baud, 57600)
 
 	// The second line brings frames at every rate. The search begins with the last good rate.
@@ -354,9 +354,9 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 		seq++
 		second.master.Write(packet(seq, 1, 1, copterBeat()))
 		second.drain(&line)
-		return d.status().link.received > received
+		return d.snapped().link.received > received
 	})
-	s = d.status()
+	s = d.snapped()
 	lineEqual(t, "baud in the status, the second time", s.link.baud, 57600)
 }
 
@@ -805,7 +805,7 @@ func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
 	d, _ := runDevice(t, mustDevice(t, b.at("serial0"), 57600))
 	why := "-device " + b.at("serial0") +
 		": there is no such device; check the wiring, and enable the board's serial port"
-	waitUntil(t, "the status says why", func() bool { return fmt.Sprint(d.status().link.fault) == why })
+	waitUntil(t, "the status says why", func() bool { return fmt.Sprint(d.snapped().link.fault) == why })
 	_, err := d.do(holdHere)
 	lineEqual(t, "code", code(err), codeOffline)
 	lineEqual(t, "a command's error", err.Error(), why)
@@ -813,7 +813,7 @@ func TestADeviceThatComesLaterIsWaitedForAndLinkErrorSaysWhy(t *testing.T) {
 	p.fly(t, runSimulator(t, simPX4))
 	b.plug("serial0", p)
 	waitUntil(t, "the vehicle is online", d.hearsVehicle)
-	lineEqual(t, "link.error", d.status().link.fault, nil)
+	lineEqual(t, "link.error", d.snapped().link.fault, nil)
 }
 
 // ---- -device auto ----
@@ -890,9 +890,9 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 		"%s (a console uses it; turn the console off), %s (a console uses it; turn the console off), %s (no MAVLink "+
 		"at any baud rate that was tried)",
 		b.at("busy"), b.at("kernel"), b.at("login"), b.at("silent"))
-	waitUntil(t, "link.error says what was tried", func() bool { return d.status().link.fault != nil })
-	lineEqual(t, "link.error", d.status().link.fault.Error(), why)
-	lineEqual(t, "link.device", d.status().link.device, "auto")
+	waitUntil(t, "link.error says what was tried", func() bool { return d.snapped().link.fault != nil })
+	lineEqual(t, "link.error", d.snapped().link.fault.Error(), why)
+	lineEqual(t, "link.device", d.snapped().link.device, "auto")
 	_, err := d.do(holdHere)
 	lineEqual(t, "a command's error", code(err), codeOffline)
 
@@ -903,9 +903,9 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 	b.plug("again", p)
 	b.plug("ttyTHS1", other)
 	waitUntil(t, "the vehicle is online", d.hearsVehicle)
-	lineEqual(t, "link.error", d.status().link.fault, nil)
-	lineEqual(t, "link.device", d.status().link.device, b.at("serial0"))
-	lineEqual(t, "link.baud", d.status().link.baud, 115200)
+	lineEqual(t, "link.error", d.snapped().link.fault, nil)
+	lineEqual(t, "link.device", d.snapped().link.device, b.at("serial0"))
+	lineEqual(t, "link.baud", d.snapped().link.baud, 115200)
 	lineEqual(t, "line speed", p.speed(t), 115200)
 	if _, err := d.do(holdHere); err != nil {
 		t.Error(err)
@@ -939,19 +939,19 @@ func TestAutoGoesBackToThePortThatItLost(t *testing.T) {
 	end := p.fly(t, s)
 	d, _ := runDevice(t, b.auto(0))
 	waitUntil(t, "the vehicle is online", d.hearsVehicle)
-	lineEqual(t, "link.device", d.status().link.device, b.at("second"))
+	lineEqual(t, "link.device", d.snapped().link.device, b.at("second"))
 
 	first := b.plug("first", openPTY(t))
 	p = b.plug("second", openPTY(t))
 	end()
 	d.hearsMore(t, func() { end = p.fly(t, s) })
-	lineEqual(t, "link.device after it was lost", d.status().link.device, b.at("second"))
+	lineEqual(t, "link.device after it was lost", d.snapped().link.device, b.at("second"))
 	b.untouched("the other one", first)
 
 	os.Remove(b.at("second"))
 	end()
 	d.hearsMore(t, func() { first.fly(t, s) })
-	lineEqual(t, "link.device when it is gone", d.status().link.device, b.at("first"))
+	lineEqual(t, "link.device when it is gone", d.snapped().link.device, b.at("first"))
 }
 
 func TestOfTwoPortsWithMAVLinkAutoTakesTheFirst(t *testing.T) {
@@ -962,8 +962,8 @@ func TestOfTwoPortsWithMAVLinkAutoTakesTheFirst(t *testing.T) {
 	defer repeat(100*time.Millisecond, func() { serial0.master.Write(packet(1, 2, 1, copterBeat())) })()
 	d, _ := runDevice(t, b.auto(0))
 	waitUntil(t, "the vehicle is online", d.hearsVehicle)
-	lineEqual(t, "link.device", d.status().link.device, b.at("usb"))
-	lineEqual(t, "its vehicle", d.status().tel.id.system, 1)
+	lineEqual(t, "link.device", d.snapped().link.device, b.at("usb"))
+	lineEqual(t, "its vehicle", d.snapped().tel.id.system, 1)
 	b.untouched("the other one", serial0)
 }
 
@@ -1096,7 +1096,7 @@ func (b *udpBench) seen(t *testing.T, v *vehicleSocket, pitch uint32) {
 	t.Helper()
 	v.say(t, &common.MessageAttitude{TimeBootMs: 1, Pitch: float32(pitch) / 100})
 	waitUntil(t, fmt.Sprintf("pitch %d came", pitch), func() bool {
-		s := b.status()
+		s := b.snapped()
 		return math.Round(s.tel.attitude.pitch*math.Pi/1.8) == float64(pitch)
 	})
 }
@@ -1207,7 +1207,7 @@ func TestUnknownMessagesInDatagramsOfTheirOwnAreHeardAndNotLost(t *testing.T) {
 		vehicle.say(t, attitudeAt(1))
 	}
 	b.seen(t, vehicle, 1)
-	s := b.status()
+	s := b.snapped()
 	lineEqual(t, "frames received", s.link.received, 102)
 	lineEqual(t, "frames lost", s.link.lost, 0)
 	lineEqual(t, "errors", s.link.errors, 0)
@@ -1224,12 +1224,12 @@ func TestAVehicleThatComesFromAnotherUDPPortIsFollowed(t *testing.T) {
 			vehicle.say(t, px4Beat())
 			vehicle.say(t, &common.MessageAttitude{TimeBootMs: uint32(time.Since(began).Milliseconds()),
 				Pitch: float32(i+1) / 100})
-			s := b.status()
+			s := b.snapped()
 			return math.Round(s.tel.attitude.pitch*math.Pi/1.8) == float64(i+1)
 		})
 		vehicle.hears(t, b.mark(int16(100+i)))
 	}
-	s := b.status()
+	s := b.snapped()
 	lineEqual(t, "texts of a restart", strings.Contains(strings.Join(said(&s.tel.texts), "|"), "started again"), false)
 }
 
@@ -1240,7 +1240,7 @@ func TestUDPOutSendsFirstAndKeepsRunningWithoutAVehicle(t *testing.T) {
 	d, _ := runDevice(t, dev)
 	waitUntil(t, "the link tries again", func() bool { return opens.Load() > 2 })
 	waitUntil(t, "link.error says why", func() bool {
-		f := d.status().link.fault
+		f := d.snapped().link.fault
 		return f != nil && strings.Contains(f.Error(), "no program listens there")
 	})
 	c, err := net.ListenPacket("udp", address)
@@ -1271,11 +1271,11 @@ func TestTCPIsConnectedAgainAfterThePeerHasClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := &vehicleSocket{Conn: c}
-		received := d.status().link.received
+		received := d.snapped().link.received
 		v.hears(t, isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
 		v.say(t, px4Beat())
 		waitUntil(t, "the heartbeat came", func() bool {
-			return d.status().link.received > received &&
+			return d.snapped().link.received > received &&
 				d.hearsVehicle()
 		})
 		c.Close()

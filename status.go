@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"net/netip"
@@ -75,7 +74,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) response {
 	case wantsPage(accept):
 		return page(http.StatusOK, statusPage)
 	}
-	return success(render(a.drone.status(), clientOf(r)))
+	return success(a.drone.status(clientOf(r)))
 }
 
 // snapshot is the drone at one moment, for the status.
@@ -111,21 +110,23 @@ type snapshot struct {
 	link linkState
 }
 
-// status copies everything that a status shows.
-func (d *drone) status() (s snapshot) {
-	d.locked(func() { s = d.snapshot(time.Now()) })
-	return s
+// status is the status for a client. It is made with mu locked: the parameters, the texts and the batteries are the
+// drone's own, and go on changing.
+func (d *drone) status(client netip.Addr) (body *statusBody) {
+	d.locked(func() {
+		s := d.snapshot(time.Now())
+		body = render(&s, client)
+	})
+	return body
 }
 
+// snapshot collects what a status shows. It is of use only while mu is locked.
 func (d *drone) snapshot(now time.Time) snapshot {
 	v := d.situation(now)
 	s := snapshot{
 		situation: v, began: d.began, tel: d.tel, modeName: d.modeName(),
 		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
 	}
-
-	// It is read without the mutex, while parameters go on coming.
-	s.params = maps.Clone(s.params)
 	if s.link.fault == nil && d.online && d.handshake.answersNothing(now) {
 		s.link.fault = s.link.unanswered()
 	}
@@ -316,7 +317,7 @@ type linkBody struct {
 }
 
 // render is the status for a client.
-func render(s snapshot, client netip.Addr) *statusBody {
+func render(s *snapshot, client netip.Addr) *statusBody {
 	t := &s.tel
 	now := s.now
 	heard := t.beat.received()
@@ -520,7 +521,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 		pause := eventLook
 		if now := time.Now(); changes != shown || now.Sub(sent) >= eventAtMost {
 			out = append(out, "event: status\ndata: "...)
-			out = append(append(out, encode(render(a.drone.status(), clientOf(r)))...), '\n')
+			out = append(append(out, encode(a.drone.status(clientOf(r)))...), '\n')
 			rc.SetWriteDeadline(now.Add(answerTimeout))
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
 				return

@@ -332,15 +332,15 @@ func (t *telemetry) hearLanded(now time.Time) {
 	}
 }
 
-// hearHeight takes the position that has just come. clearAt is how far above the ground the vehicle is clear of
-// it, in metres.
-func (t *telemetry) hearHeight(clearAt float64, now time.Time) {
-	if t.landedNow(now) == onGround {
+// hearHeight takes the position that has just come. clearAt says how far above the ground the vehicle is clear of
+// it, in metres. It is asked only in a climb: positions come ten times a second.
+func (t *telemetry) hearHeight(clearAt func() float64, now time.Time) {
+	if t.landedNow(now) == onGround || (t.ground.left && t.ground.clear) {
 		return
 	}
 	up := t.height(now)
 	t.ground.left = t.ground.left || up >= liftedOff
-	t.ground.clear = t.ground.clear || up >= clearAt
+	t.ground.clear = t.ground.clear || up >= clearAt()
 }
 
 // lastPosition is the last position; nothing of it is known if it is older than heightFor. A height that is old

@@ -537,12 +537,12 @@ func replayTlog(t *testing.T, name string) replayedFlight {
 		if !known && i == len(entries)-1 {
 			r.unsure++
 		}
-		status := l.status()
+		status := l.snapped()
 		if !status.tel.beat.at.IsZero() {
 			r.see(e.at, status)
 		}
 	}
-	r.snapshot = l.status()
+	r.snapshot = l.snapped()
 	end()
 	return r
 }
