@@ -647,7 +647,8 @@ func (b *simArduBrain) watchGPS() {
 	}
 	switch lost := b.withoutGPS(simArduVariance); {
 	case lost && !b.ekf:
-		b.ekf, b.failsafe = true, true
+		b.ekf = true
+		b.failsafe = true
 		b.text(common.MAV_SEVERITY_CRITICAL, "EKF variance")
 		if b.row(b.mode).needsPosition {
 			b.enter(b.land)
@@ -1086,30 +1087,9 @@ func (b *simArduBrain) message(id uint32) message.Message {
 	case *common.MessageSysStatus:
 		b.sensors(m)
 	case *common.MessageGpsRawInt:
-		m.FixType = common.GPS_FIX_TYPE_RTK_FIXED
-		m.SatellitesVisible = 10
-		m.Eph = 121
-		m.Epv = 200
-		if !b.bootedFor(10) {
-			return &common.MessageGpsRawInt{Eph: math.MaxUint16, Epv: math.MaxUint16}
-		}
-		if b.withoutGPS(0) {
-			m.FixType, m.SatellitesVisible = common.GPS_FIX_TYPE_NO_FIX, 3
-		}
+		b.gps(m)
 	case *common.MessageGlobalPositionInt:
-		// No position, and no height above the sea.
-		if !b.bootedFor(10) {
-			m.Lat = 0
-			m.Lon = 0
-			m.Alt = -20
-			m.RelativeAlt = -27
-		}
-		// its height above home is right all the same
-		if b.withoutGPS(simArduStops) {
-			m.Lat = b.remembers.lat
-			m.Lon = b.remembers.lon
-			m.Alt = b.remembers.alt
-		}
+		b.place(m)
 	case *common.MessageVfrHud:
 		b.hud(m)
 	case *common.MessageHomePosition:
@@ -1133,18 +1113,55 @@ func (b *simArduBrain) message(id uint32) message.Message {
 	case 111:
 		return &common.MessageTimesync{Ts1: time.Since(b.booted).Nanoseconds()}
 	case 193:
-		switch {
-		case b.positioned():
-			return &MessageEkfStatusReport{Flags: 831}
-		case b.bootedFor(42) && !b.withoutGPS(simArduStops):
-			// no position: bit 4 clear
-			return &MessageEkfStatusReport{Flags: 39}
-		}
-
-		// No position: bit 4 clear, bit 7 set.
-		return &MessageEkfStatusReport{Flags: 167}
+		return &MessageEkfStatusReport{Flags: b.estimate()}
 	}
 	return m
+}
+
+// gps sets what the GPS sees: nothing in the first 10 s of a boot.
+func (b *simArduBrain) gps(m *common.MessageGpsRawInt) {
+	if !b.bootedFor(10) {
+		*m = common.MessageGpsRawInt{Eph: math.MaxUint16, Epv: math.MaxUint16}
+		return
+	}
+	m.FixType = common.GPS_FIX_TYPE_RTK_FIXED
+	m.SatellitesVisible = 10
+	m.Eph = 121
+	m.Epv = 200
+
+	if b.withoutGPS(0) {
+		m.FixType = common.GPS_FIX_TYPE_NO_FIX
+		m.SatellitesVisible = 3
+	}
+}
+
+// place sets where it says that it is.
+func (b *simArduBrain) place(m *common.MessageGlobalPositionInt) {
+	// No position, and no height above the sea.
+	if !b.bootedFor(10) {
+		m.Lat = 0
+		m.Lon = 0
+		m.Alt = -20
+		m.RelativeAlt = -27
+	}
+
+	// Its height above home is right all the same.
+	if b.withoutGPS(simArduStops) {
+		m.Lat = b.remembers.lat
+		m.Lon = b.remembers.lon
+		m.Alt = b.remembers.alt
+	}
+}
+
+// estimate is the flags of EKF_STATUS_REPORT. Without a position bit 4 is clear; bit 7: it holds a constant one.
+func (b *simArduBrain) estimate() uint16 {
+	if b.positioned() {
+		return 831
+	}
+	if b.bootedFor(42) && !b.withoutGPS(simArduStops) {
+		return 39
+	}
+	return 167
 }
 
 func (b *simArduBrain) hud(m *common.MessageVfrHud) {
