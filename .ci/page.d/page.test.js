@@ -49,6 +49,7 @@ describe('status', () => {
 			[{ input: { active: false, expires_in: null, by: 'mavrest', from: null, yours: false } }, 'by', 'mavrest'],
 			[{ input: { active: false, expires_in: null, by: null, from: null, yours: false } }, 'by', 'off, press Position'],
 			[{ mode: 'position', input: { active: false, expires_in: null, by: null, from: null, yours: false } }, 'by', 'nobody, move one'],
+			[{ mode: 'manual', armed: false, input: { active: false, expires_in: null, by: null, from: null, yours: false } }, 'by', 'off, not armed'],
 			[{ gps: { ...real.gps, fix: 'rtk_fixed' } }, 'fact-gps', 'RTK fixed'],
 			[{ gps: { ...real.gps, fix: '3d' } }, 'fact-gps', '3D'],
 			[{ gps: { ...real.gps, fix: 'no_gps' } }, 'fact-gps', 'no GPS'],
@@ -221,7 +222,7 @@ describe('commands', () => {
 		const rows = [
 			['#hold', 'mode', { mode: 'hold' }], ['#land', 'land', {}], ['#disarm', 'mode', { arm: false }],
 			['#return', 'mode', { mode: 'rtl' }], ['[data-mode=rtgs]', 'mode', { mode: 'rtgs' }],
-			['[data-mode=position]', 'mode', { mode: 'position' }], ['[data-mode=altitude]', 'mode', { mode: 'altitude' }],
+			['[data-mode=position]', 'mode', { mode: 'position' }], ['[data-mode=altitude]', 'mode', { mode: 'altitude' }, true],
 			['#takeoff', 'takeoff', { altitude: 12.5 }, true], ['#arm', 'mode', { arm: true }, true], ['[data-mode=manual]', 'mode', { mode: 'manual' }, true],
 		]
 		const place = { lat: Number((real.home.lat + 0.001).toFixed(7)), lon: Number(real.home.lon.toFixed(7)) }
@@ -779,7 +780,7 @@ describe('a pilot', () => {
 		const target = { lat: real.home.lat, lon: real.home.lon, altitude: 20, distance: 21.4 }, near = { ...target, distance: 1 }
 		await is({ ...ground, mode: 'manual', target: null }, 'On the ground')
 		await is({ ...ground, armed: true, mode: 'takeoff', done: false, target: null }, 'Taking off')
-		await is({ ...air, mode: 'takeoff', done: false, target: near }, 'Taking off')
+		await is({ ...air, mode: 'takeoff', done: false, target: near }, 'Taking off, to 20\u00a0m')
 		await is({ ...air, mode: 'takeoff', done: true, target: near }, 'Holding')
 		await is({ ...air, mode: 'hold', done: false, target }, 'Flying to the target, 21\u00a0m')
 		await is({ ...air, mode: 'hold', done: false, target: near, position: { ...real.position, altitude: 10 } }, 'Climbing, to 20\u00a0m')

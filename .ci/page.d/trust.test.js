@@ -489,7 +489,14 @@ describe('the map', () => {
 			const seen = await page.eval(() => ({
 				drone: document.getElementById('drone').getBoundingClientRect().height,
 				rings: [...document.querySelectorAll('#rings text')].map(e => e.textContent),
+				cut: [...document.querySelectorAll('#rings text:not(.gone)')].filter(e => {
+					const view = document.getElementById('view').getBoundingClientRect()
+					const b = e.getBoundingClientRect()
+					const inView = b.right > view.left && b.left < view.right && b.bottom > view.top && b.top < view.bottom
+					return inView && (b.right > view.right || b.top < view.top)
+				}).map(e => e.textContent),
 			}))
+			assert.deepStrictEqual(seen.cut, [], `${width} x ${height}`)
 			assert.ok(seen.drone > 18 && seen.drone < 36, JSON.stringify(seen))
 			assert.ok(seen.rings.length > 0 && seen.rings.every(text => /^\d+\u00a0k?m$/.test(text)), JSON.stringify(seen))
 		}
@@ -654,5 +661,78 @@ describe('a pilot', () => {
 			assert.ok((await goto(page)).includes(`stay at ${text}\u00a0m`), await goto(page))
 			assert.strictEqual(await page.eval(() => document.getElementById('altitude').placeholder), text)
 		}
+	})
+})
+
+describe('a first flyer', () => {
+	const chosen = page => page.eval(() => document.getElementById('lat').value)
+	const ground = () => ({ ...air(0), in_air: false, armed: false, mode: 'manual', armable: true })
+
+	it('finds no place of the flight before under the button that took off', async t => {
+		const { page, shown } = await world(t, air(10), { scripts: [stopped] })
+		await page.eval((lat, lon) => choose(lat, lon), ...north(30))
+		await shown(ground())
+		assert.strictEqual(await chosen(page), '', 'the landing forgets the place')
+	})
+
+	it('ends no takeoff, landing or return by one tap on Fly there', async t => {
+		const { page, fake, shown } = await world(t, air(10), { scripts: [stopped] })
+		for (const [s, press] of [
+			[{ mode: 'takeoff', done: false }, true],
+			[{ mode: 'land', done: false }, true],
+			[{ mode: 'rtl', done: false }, true],
+			[{ mode: 'hold', done: true }, false],
+		]) {
+			await shown({ ...air(10), ...s })
+			await page.eval((lat, lon) => choose(lat, lon), ...north(30))
+			assert.strictEqual((await goto(page)).includes('press 1 s'), press, JSON.stringify(s))
+			assert.strictEqual(await page.eval(() => document.getElementById('goto').classList.contains('loud')), !press)
+		}
+		assert.deepStrictEqual(fake.posts, [])
+	})
+
+	it('taps the map and has the mark under the finger, though the tap is near its edge', async t => {
+		const { page, shown } = await world(t, air(10), { width: 390, height: 844, touch: true, scripts: [stopped] })
+		for (const by of [{ x: 150, y: 90 }, { x: -160, y: -20 }, { x: 150, y: 90 }]) {
+			const at = await page.spot('#map')
+			await page.click('#map', by)
+			await shown(air(10))
+			const mark = await page.eval(() => {
+				const b = document.getElementById('chosen').getBoundingClientRect()
+				return { x: b.x + b.width / 2, y: b.y + b.height / 2 }
+			})
+			assert.ok(Math.hypot(mark.x - at.x - by.x, mark.y - at.y - by.y) < 2, JSON.stringify([at, by, mark]))
+		}
+	})
+
+	it('can\'t fly into the ground or by a slip very high, and reads how high a takeoff goes', async t => {
+		const { page, fake, shown } = await world(t, air(10), { scripts: [stopped] })
+		await page.type('#altitude', '-5')
+		await page.click('#goto')
+		const at = await page.spot('#goto')
+		await page.mouse('mousePressed', at)
+		await runLive(page, 1200)
+		await page.mouse('mouseReleased', at)
+		await page.shows('answer', 'Height is under 0.5 m')
+		await page.type('#altitude', '500')
+		assert.match(await goto(page), /up to 500.m · press 1 s/)
+		assert.deepStrictEqual(fake.posts, [])
+		await shown(ground())
+		await page.type('#up', '1000')
+		await page.until('the button names it', () => /to 1000.m/.test(document.getElementById('takeoff').textContent))
+		const target = { lat: real.home.lat, lon: real.home.lon, altitude: 1000, distance: 0 }
+		await shown({ ...air(13), mode: 'takeoff', done: false, target })
+		assert.match(await page.text('doing'), /^Taking off, to 1000.m$/)
+	})
+
+	it('has buttons that an answer does not move', async t => {
+		const { page, fake } = await world(t, air(10), { width: 390, height: 844, touch: true })
+		await opened(page)
+		fake.answer = refusing('the vehicle is in the air; land first')
+		const where = () => page.eval(() => [...document.querySelectorAll('#more button')].map(e => e.offsetTop))
+		const before = await where()
+		await page.eval(() => document.getElementById('disarm').click())
+		await page.shows('answer', 'land first')
+		assert.deepStrictEqual(await where(), before)
 	})
 })
