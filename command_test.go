@@ -170,6 +170,27 @@ func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
 	}
 }
 
+// What was heard before the first copy went out answers something else: a late ack, or another program's command.
+func TestAnAckFromBeforeTheFirstCopyAnswersNothing(t *testing.T) {
+	for _, result := range []common.MAV_RESULT{common.MAV_RESULT_ACCEPTED, common.MAV_RESULT_FAILED} {
+		now := time.Unix(1000, 0)
+		a := newAcks(nil, &telemetry{})
+		arm := copter.armDisarm(true)
+		c := a.open(&arm, report{})
+
+		a.hear(arm.cmd, uint8(result), 0, now)
+		lineEqual(t, fmt.Sprint(result, " before a copy went out"), c.answered(), false)
+
+		c.copies = 1
+		c.sentAt = now
+		a.hear(arm.cmd, uint8(result), 0, now.Add(-time.Millisecond))
+		lineEqual(t, fmt.Sprint(result, " heard before the first copy, and read after it"), c.answered(), false)
+
+		a.hear(arm.cmd, uint8(result), 0, now)
+		lineEqual(t, fmt.Sprint(result, " after it"), c.answered(), true)
+	}
+}
+
 // An ack may arrive before the function that sent the command has returned.
 func TestAnAckAtOnceIsNotMissed(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
