@@ -23,37 +23,6 @@ import (
 	"unicode/utf8"
 )
 
-// Codes of requests that never reach the vehicle.
-const (
-	codeBadRequest     errorCode = "bad_request"
-	codeNotFound       errorCode = "not_found"
-	codeMethod         errorCode = "method_not_allowed"
-	codeLengthRequired errorCode = "length_required"
-	codeTooLarge       errorCode = "too_large"
-	codeInternal       errorCode = "internal"
-)
-
-// errorStatus is the HTTP status of each code.
-var errorStatus = map[errorCode]int{
-	codeBadRequest:     http.StatusBadRequest,
-	codeCrossOrigin:    http.StatusForbidden,
-	codeNotFound:       http.StatusNotFound,
-	codeMethod:         http.StatusMethodNotAllowed,
-	codeWrongMode:      http.StatusConflict,
-	codeRefused:        http.StatusConflict,
-	codeSuperseded:     http.StatusConflict,
-	codeInterrupted:    http.StatusConflict,
-	codeLengthRequired: http.StatusLengthRequired,
-	codeTooLarge:       http.StatusRequestEntityTooLarge,
-	codeWrongHost:      http.StatusMisdirectedRequest,
-	codeOutOfRange:     http.StatusUnprocessableEntity,
-	codeInternal:       http.StatusInternalServerError,
-	codeUnsupported:    http.StatusNotImplemented,
-	codeOffline:        http.StatusServiceUnavailable,
-	codeNoAck:          http.StatusGatewayTimeout,
-	codeNotDone:        http.StatusGatewayTimeout,
-}
-
 // maxBody is the longest body of a request, in bytes.
 const maxBody = 4 << 10
 

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -262,7 +259,7 @@ func (c *command) shown(r report, reports int) bool {
 }
 
 var (
-	errAway     = errors.New("the port was away when a step was due")
+	errPortAway = errors.New("the port was away when a step was due")
 	errStopping = &commandError{code: codeOffline, text: "mavrest is shutting down"}
 )
 
@@ -280,62 +277,6 @@ func (t statusText) ofChecks() bool {
 	return strings.HasPrefix(t.text, "PreArm") ||
 		strings.HasPrefix(t.text, "Arm:") ||
 		strings.HasPrefix(t.text, "Preflight")
-}
-
-// words are the texts in a sentence, each once.
-func words(texts []statusText) string {
-	var list []string
-	for _, t := range texts {
-		if !slices.Contains(list, t.text) {
-			list = append(list, t.text)
-		}
-	}
-	return strings.Join(list, "; ")
-}
-
-// refused is the error of a command that the autopilot answered with anything but ACCEPTED.
-func (c *command) refused() error {
-	e := &commandError{code: codeRefused, since: c.sentAt, step: c.step, result: *c.refusal}
-	what := "the autopilot refused " + commandName(c.step)
-	switch common.MAV_RESULT(e.result) {
-	case common.MAV_RESULT_UNSUPPORTED, common.MAV_RESULT_COMMAND_INT_ONLY, common.MAV_RESULT_COMMAND_LONG_ONLY,
-		common.MAV_RESULT_COMMAND_UNSUPPORTED_MAV_FRAME:
-		e.code, what = codeUnsupported, "the autopilot does not know "+commandName(c.step)
-	}
-
-	// The goto was accepted and is not taken back (rule 7).
-	switch c.step.cmd {
-	case common.MAV_CMD_DO_CHANGE_SPEED:
-		what = "it flies there at its own speed: the speed was refused"
-	case common.MAV_CMD_CONDITION_YAW:
-		what = "it flies there with a heading of its own: the heading was refused"
-	}
-	e.text = fmt.Sprintf("%s (%s)", what, resultName(e.result))
-	return e
-}
-
-func resultName(result uint8) string {
-	return lowerName(common.MAV_RESULT(result).String(), "MAV_RESULT_")
-}
-
-var commandNames = map[common.MAV_CMD]string{
-	common.MAV_CMD_DO_SET_MODE:          "the mode change",
-	common.MAV_CMD_COMPONENT_ARM_DISARM: "disarming",
-	common.MAV_CMD_NAV_TAKEOFF:          "the takeoff",
-	common.MAV_CMD_DO_REPOSITION:        "the goto",
-	common.MAV_CMD_DO_CHANGE_SPEED:      "the speed",
-	common.MAV_CMD_CONDITION_YAW:        "the heading",
-}
-
-// commandName is what a step is, in a sentence.
-func commandName(s *step) string {
-	if s.arms() {
-		return "arming"
-	}
-	if s.holds {
-		return "the hold"
-	}
-	return cmp.Or(commandNames[s.cmd], fmt.Sprintf("command %d", s.cmd))
 }
 
 // What a task does next, decided from what is known at a moment: rules 5 and 6 of docs/design.md.
@@ -476,9 +417,9 @@ type departure struct {
 	asked bool
 }
 
-// decide says goOn once the step may go out. A report from before awayAt, when the port was last found down,
+// decide says goOn once the step may go out. A report from before portAwayAt, when the port was last found down,
 // does not count.
-func (x departure) decide(r *reports, awayAt time.Time, clear bool, now time.Time) decision {
+func (x departure) decide(r *reports, portAwayAt time.Time, clear bool, now time.Time) decision {
 	// The drone was clear when the step was planned, so it has touched the ground again.
 	if x.away && !clear {
 		return decision{move: tooNear}
@@ -489,7 +430,7 @@ func (x departure) decide(r *reports, awayAt time.Time, clear bool, now time.Tim
 	if x.atOnce {
 		oldest = x.due.Add(-reportFresh)
 	}
-	if !r.keeps() && !r.at.Before(oldest) && r.at.After(awayAt) {
+	if !r.keeps() && !r.at.Before(oldest) && r.at.After(portAwayAt) {
 		return decision{move: goOn}
 	}
 
@@ -500,7 +441,7 @@ func (x departure) decide(r *reports, awayAt time.Time, clear bool, now time.Tim
 
 	end := x.due.Add(answerWait)
 	atEnd := tooLate
-	if blind := x.withoutReport(r.keeps(), awayAt); x.atOnce && x.urgent && blind.Before(end) {
+	if blind := x.withoutReport(r.keeps(), portAwayAt); x.atOnce && x.urgent && blind.Before(end) {
 		end = blind
 		atEnd = goOn
 	}
@@ -511,12 +452,12 @@ func (x departure) decide(r *reports, awayAt time.Time, clear bool, now time.Tim
 }
 
 // withoutReport is when an urgent first step goes out without a report.
-func (x departure) withoutReport(kept bool, awayAt time.Time) time.Time {
+func (x departure) withoutReport(kept bool, portAwayAt time.Time) time.Time {
 	wait := urgentWait
 	if kept {
 		wait = urgentKept
 	}
-	return later(x.due, awayAt).Add(wait)
+	return later(x.due, portAwayAt).Add(wait)
 }
 
 // decide says what becomes of a command whose first copy went out (rule 6): last is the last report, taken

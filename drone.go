@@ -18,7 +18,8 @@ import (
 const offlineAfter = 3 * time.Second
 
 // drone is the one vehicle: it handles its messages, requests what does not come by itself,
-// does what is due, and answers the API. Only locked, change and changeMayWait lock mu.
+// does what is due, and answers the API. Only locked, change and changeMayWait lock mu, and a waiter's
+// pause, which releases it, takes it back.
 type drone struct {
 	log *slog.Logger
 
@@ -379,9 +380,8 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	}
 }
 
-// takeover is called when no command of ours explains a report, or a failsafe begins, which failsafe says. It ends
-// every
-// task, the manoeuvre and the client's sticks.
+// takeover is called when no command of ours explains a report, or a failsafe begins, which failsafe says. It
+// ends every task, the manoeuvre and the client's sticks.
 func (d *drone) takeover(why string, failsafe bool) {
 	d.cmd.takeover(&commandError{code: codeInterrupted, text: why, since: time.Now(), failsafe: failsafe})
 	d.tel.target = unknownPoint

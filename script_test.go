@@ -346,33 +346,6 @@ func (r *rawScript) conditions(text string, holds func(string) (bool, error)) (r
 	}
 }
 
-// TestFlights plays testdata/flights: whole flights of mavrest beside a simulated vehicle.
-func TestFlights(t *testing.T) {
-	for _, s := range loadScripts(t, flightWords()) {
-		t.Run(s.name, func(t *testing.T) {
-			flavour, prepare := scriptVehicle(t, s.vehicle, s.with)
-			gcs := func(d *drone) { d.link.gcs = slices.Contains(s.with, "gcs") }
-			flyWith(t, flavour, prepare, gcs, func(f *flight) { (&player{flight: f}).follows(s) })
-		})
-	}
-}
-
-// follows plays a script, up to its first failure.
-func (p *player) follows(s script) {
-	p.Helper()
-	for _, l := range s.lines {
-		p.script, p.clause = s.name, l.text
-		p.at = l.String
-		p.diary.note("script", "%s", strings.TrimPrefix(l.String(), "testdata/flights/"))
-		if wrong := p.does(l.words); wrong != "" {
-			p.Errorf("wanted: %s\nseen:   %s", l.text, wrong)
-		}
-		if p.Failed() {
-			return
-		}
-	}
-}
-
 // stage is what a script of a part of the program plays on: the mode machine or the sticks alone.
 type stage interface {
 	does(t *testing.T, w []string) (wrong string)

@@ -31,12 +31,6 @@ const (
 	readTimeout = 10 * time.Second
 )
 
-// Codes of the requests that admission rejects.
-const (
-	codeCrossOrigin errorCode = "cross_origin"
-	codeWrongHost   errorCode = "wrong_host"
-)
-
 // admission says who may use the API: the names that this machine answers to, and the
 // origins whose web pages may read and command.
 type admission struct {

@@ -808,7 +808,7 @@ func (s *sources) switchMoves(c channels, now time.Time) (moves bool) {
 // plausible reports whether a channel has a value: 0 and 65535 mean that it has none.
 func plausible(us uint16) bool { return us != 0 && us != math.MaxUint16 }
 
-// act does what the sticks request, except a hold, which needs a plan: only d.tick gets one, and begins it.
+// act does what the sticks request, except a hold, which needs a plan: only d.doDue gets one, and begins it.
 func (d *drone) act() stickActs {
 	acts := d.sticks.take()
 	if acts.notice != "" {

@@ -45,11 +45,11 @@ type commander struct {
 	// clientActed: a client's step or sticks were accepted since the last takeover or disarming
 	clientActed bool
 
-	// away: the port was down when poll last requested HEARTBEAT
-	away bool
+	// portAway: the port was down when poll last requested HEARTBEAT
+	portAway bool
 
-	// awayAt is when the port was last found down: no report from before that counts.
-	awayAt time.Time
+	// portAwayAt is when the port was last found down: no report from before that counts.
+	portAwayAt time.Time
 
 	// stopped: the program ends
 	stopped bool
@@ -168,7 +168,8 @@ func (t *task) supersedes(o *task, v view) bool {
 // mustStop for a task, by mustNotAct for mavrest itself (docs/design.md, rule 4).
 
 // takeover is called when no command of ours explains a report, a failsafe begins, the autopilot
-// restarted, or somebody else moves the sticks of a stick mode. It ends every task and the manoeuvre.
+// restarted, or somebody else moves the sticks of a stick mode. It ends every task and the manoeuvre:
+// whoever took the drone keeps it, and one more step, or a copy, would undo a pilot's switch (rule 4).
 // A task whose step is on the wire first learns what becomes of that step.
 func (c *commander) takeover(why *commandError) {
 	c.clientActed = false
@@ -344,8 +345,8 @@ func (t *task) ask(w waiter, every time.Duration, end time.Time, request func(),
 // askForReport requests HEARTBEAT.
 func (c *commander) askForReport(now time.Time) {
 	c.reports.asked = now
-	if c.away = c.acks.ask(idHeartbeat) != nil; c.away {
-		c.awayAt = now
+	if c.portAway = c.acks.ask(idHeartbeat) != nil; c.portAway {
+		c.portAwayAt = now
 	}
 }
 
@@ -369,7 +370,7 @@ func (t *task) transact(w waiter, s *step) error {
 	defer c.acks.close(x)
 	t.sendCopy(x)
 	if x.copies == 0 {
-		return errAway
+		return errPortAway
 	}
 	x.copyDue = x.sentAt.Add(c.acks.copyGap())
 	end := t.follow(w, func(now time.Time) decision {
@@ -681,10 +682,10 @@ func (d *drone) send(w waiter, t *task, s *step) error {
 		if g := d.machine.commanded; t.command != nil && s.arms() && g != nil && d.machine.report.custom != g.number {
 			return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
 		}
-		if err := t.transact(w, s); err != errAway {
+		if err := t.transact(w, s); err != errPortAway {
 			return err
 		}
-		d.cmd.awayAt = time.Now()
+		d.cmd.portAwayAt = time.Now()
 	}
 }
 
@@ -693,7 +694,7 @@ func (d *drone) reportBefore(w waiter, t *task, s *step, due time.Time) error {
 	c := d.cmd
 	x := t.departure(s, due)
 	end := t.follow(w, func(now time.Time) decision {
-		return x.decide(&c.reports, c.awayAt, d.view(now).isClear(), now)
+		return x.decide(&c.reports, c.portAwayAt, d.view(now).isClear(), now)
 	}, func(move) {
 		x.asked = true
 		c.askForReport(time.Now())
@@ -705,7 +706,7 @@ func (d *drone) reportBefore(w waiter, t *task, s *step, due time.Time) error {
 		return nil
 	case end == tooNear:
 		return d.view(time.Now()).tooLow(t.request.name())
-	case c.away && t.command == nil:
+	case c.portAway && t.command == nil:
 		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
 	}
 	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
@@ -915,7 +916,7 @@ func (d *drone) landThere(w waiter, m *manoeuvre) {
 }
 
 // holdForSilent commands a hold for a client that fell silent, unless a pilot, a client or a
-// disarming came between tick's request and now.
+// disarming came between doDue's request and now.
 func (d *drone) holdForSilent(w waiter) {
 	v := d.situation(time.Now())
 	if !d.sticks.silent(v) {
@@ -1032,21 +1033,6 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 			"start mavrest with -gcs, or set it to 0", act)
 	}
 	return &e
-}
-
-// hint is what is known to make ArduPilot refuse a step without a text (docs/autopilots.md). fenced: its fence is on.
-func hint(f firmware, typ common.MAV_TYPE, s *step, fenced bool) string {
-	switch {
-	case !f.ardupilot():
-	case typ == common.MAV_TYPE_HELICOPTER && s.cmd == common.MAV_CMD_NAV_TAKEOFF:
-		return `; a helicopter takes off once its rotor turns: {"mode":"hold","arm":true}, ` +
-			`then raise the motor interlock, then take off`
-	case f == copter && s.cmd == common.MAV_CMD_NAV_TAKEOFF:
-		return "; if it has a motor interlock: arm it in hold, raise the interlock, then take off"
-	case s.cmd == common.MAV_CMD_DO_REPOSITION && !s.holds && fenced:
-		return "; it refuses a place outside its fence"
-	}
-	return ""
 }
 
 // explained adds to the error of an interrupted request what the autopilot said from 1 s, before a failsafe 3 s,

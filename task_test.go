@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -346,7 +347,8 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	d.accepted(&task{askedAt: time.Now(), endedBy: interruption(time.Now(), "a pilot")}, &step{})
 	lineEqual(t, "a step that shows after a takeover gives the client the drone", d.cmd.clientActed, false)
 	lands := d.cmd.newTask(landHere, time.Now())
-	own.commander, d.cmd.clientActed, d.cmd.tasks = d.cmd, true, []*task{own, lands}
+	own.commander, own.doing = d.cmd, landHere
+	d.cmd.clientActed, d.cmd.tasks = true, []*task{own, lands}
 	lineEqual(t, "the code while a command is under way", code(d.cmd.mustNotAct()), codeSuperseded)
 	d.cmd.manoeuvre = newManoeuvre(landHere, plan{})
 	own.firstLeg = d.cmd.manoeuvre
@@ -437,4 +439,242 @@ func TestTheStreamOfAStickModeBeginsWithItsCommand(t *testing.T) {
 		}
 		lineEqual(t, "the first stick goes out after", sent[0].at.Sub(began), 0)
 	})
+}
+
+func TestWhoSupersedesWhom(t *testing.T) {
+	// The answers: does newer end an older that is under way, and one that waits?
+	for _, r := range []struct{ newer, older, inAir, onGround string }{
+		{"set mode=manual", "goto altitude=20", "yes yes", "yes yes"},
+		{"takeoff", "set mode=hold arm=true", "yes yes", "yes yes"},
+		{"set arm=true", "takeoff", "yes yes", "yes yes"},
+		{"land", "set mode=rtl", "no no", "no no"},
+		{"set arm=true", "set arm=false", "no no", "no no"},
+		{"set mode=rtl", "set mode=rtl", "no yes", "no yes"},
+		{"set mode=rtgs", "set mode=rtl", "no no", "no no"},
+		{"land lat=47 lon=8", "land lat=47 lon=8", "no yes", "no yes"},
+		{"land lat=47 lon=8", "land lat=47 lon=9", "no no", "no no"},
+		{"set mode=hold arm=false", "set mode=hold", "no no", "no no"},
+		{"set arm=false", "land", "no no", "yes yes"},
+		{"set arm=false", "set arm=false", "no yes", "yes yes"},
+	} {
+		c, newer := &commander{}, parseRequest(t, r.newer)
+		newer.from = netip.MustParseAddr("192.168.1.23") // requests are equal whoever asks
+		for range 2 {
+			c.tasks = append(c.tasks, c.newTask(parseRequest(t, r.older), time.Time{}))
+		}
+		for grounded, want := range map[bool]string{false: r.inAir, true: r.onGround} {
+			newest, got, v := c.newTask(newer, time.Time{}), "", view{}
+			if grounded {
+				v.landed = onGround
+			}
+			for _, older := range c.tasks { // the first is under way, the second waits
+				got += map[bool]string{true: " yes", false: " no"}[newest.supersedes(older, v)]
+			}
+			lineEqual(t, fmt.Sprintf("%s after %s, on the ground %t", r.newer, r.older, grounded), got, " "+want)
+		}
+	}
+}
+
+// What waits until the drone is clear of the ground does not end the takeoff that brings it there.
+func TestWhatWaitsForATakeoffDoesNotEndIt(t *testing.T) {
+	near, clear := view{landed: onGround + 2}, view{landed: onGround + 2, ground: lastGround{clear: true}}
+	for _, r := range []struct{ newer, older, near, clear string }{
+		{"goto lat=47 lon=8", "takeoff", "no", "yes"},
+		{"land lat=47 lon=8", "takeoff", "no", "yes"},
+		{"goto lat=47 lon=8", "set mode=position arm=true", "no", "yes"},
+		{"goto lat=47 lon=8", "goto lat=47 lon=9", "yes", "yes"},
+		{"goto lat=47 lon=8", "set mode=position", "yes", "yes"},
+		{"set mode=hold", "takeoff", "yes", "yes"},
+		{"land", "takeoff", "yes", "yes"},
+		{"takeoff", "takeoff", "yes", "yes"},
+	} {
+		c := &commander{}
+		older, newer := c.newTask(parseRequest(t, r.older), time.Time{}), c.newTask(parseRequest(t, r.newer),
+			time.Time{})
+		c.tasks = []*task{older}
+		newer.plan.steps = []step{{away: newer.request.goTo || newer.request.lat != nil}}
+		ends := map[bool]string{true: "yes", false: "no"}
+		lineEqual(t, r.newer+" ends "+r.older+", near the ground", ends[newer.supersedes(older, near)], r.near)
+		lineEqual(t, r.newer+" ends "+r.older+", clear of it", ends[newer.supersedes(older, clear)], r.clear)
+	}
+}
+
+// A pilot switches while a plan's first step is on the wire. The step is not repeated. If it
+// is also the last step, mavrest waits to see whether the vehicle follows it: then the command
+// came after the pilot's switch and wins.
+func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
+	const ms = time.Millisecond
+	lat, lon := 47.398, 8.546
+	for _, c := range []struct {
+		name        string
+		r           request
+		at, follows time.Duration // when the switch comes; how long after it the step's mode shows, 0: never
+		atOnce      bool          // a heartbeat shows the switch at once; else a requested one shows it
+		code        errorCode
+		took        time.Duration
+		text        string // what the error says of the step
+		sends       string
+		mode        Mode
+	}{
+		{"not followed", goHome, 320 * ms, 0, true, codeInterrupted, 300*ms + showWithin,
+			"the mode change was sent, and no report shows that the vehicle follows it", "[0s 300ms]", ModePosition},
+		{"a switch that no heartbeat shows at once", goHome, 301 * ms, 0, false, codeInterrupted, 300*ms + showWithin,
+			"the mode change was sent", "[0s 300ms]", ModePosition},
+		{"before the command reached the vehicle", goHome, 20 * ms, 310 * ms, true, "", 330 * ms, "", "[0s]", ModeRTL},
+		{"before it reached the vehicle, and it was not the last step",
+			request{setMode: true, mode: ModeRTL, arm: &yes}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms +
+				takenAfter,
+			"the vehicle follows the mode change, which was sent before; nothing more was sent", "[0s]", ModeRTL},
+		{"the way to a landing's place", request{setMode: true, mode: ModeLand, lat: &lat, lon: &lon}, 20 * ms,
+			100 * ms, true, codeInterrupted, 20*ms + takenAfter,
+			"the vehicle follows the goto, which was sent before; nothing more was sent", "[]", ModeHold},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
+				b.inTheAir()
+				shows := func(custom uint32) {
+					if b.shows(custom, true); c.atOnce {
+						b.say(b.beat)
+					}
+				}
+				began := time.Now()
+				answer := b.command(c.r)
+				time.Sleep(c.at)
+				shows(map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v])
+				if c.follows > 0 {
+					time.Sleep(c.follows)
+					shows(entered[v][c.mode])
+					b.ack(0, uint16(common.MAV_CMD_DO_REPOSITION), ackAccepted)
+				}
+				o := <-answer
+				lineEqual(t, "code", o.code(), c.code)
+				lineEqual(t, "time until the answer", o.took, c.took)
+				if name := map[firmware]string{px4: "POSCTL", copter: "LOITER"}[v]; c.text != "" {
+					text := "a pilot, another program or a failsafe changed the mode to " + name + "; " + c.text
+					lineEqual(t, "its error", o.err.Error()[:min(len(text), len(o.err.Error()))], text)
+				}
+				time.Sleep(5 * time.Second)
+				lineEqual(t, "sends", fmt.Sprint(b.copiesSince(began, common.MAV_CMD_DO_SET_MODE)), c.sends)
+				lineEqual(t, "armings sent", len(b.copiesSince(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), 0)
+				mode, _ := b.drone.mode()
+				lineEqual(t, "mode", mode, c.mode)
+			})
+		})
+	}
+}
+
+// Of several commands the newest is carried out, and the others are answered when it is.
+func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
+	lat, lon := 47.398, 8.546
+	for _, older := range []request{
+		{setMode: true, mode: ModeHold, goTo: true, lat: &lat, lon: &lon},
+		{setMode: true, mode: ModeHold, arm: &yes},
+		{setMode: true, mode: ModePosition},
+		{setMode: true, mode: ModeTakeoff},
+	} {
+		onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 5, true), func(t *testing.T, b *lineBench) {
+			if older.mode != ModeTakeoff {
+				b.inTheAir()
+			} else {
+				b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_ON_GROUND})
+			}
+			first := b.command(older)
+			time.Sleep(600 * time.Millisecond)
+			began := time.Now()
+			second := b.command(request{setMode: true, mode: ModeAltitude, arm: &yes})
+			time.Sleep(10 * time.Millisecond)
+			third := b.command(goHome)
+			time.Sleep(600 * time.Millisecond)
+			b.shows(6, true)
+			b.ack(0, cmdSetMode, ackAccepted)
+			o := <-third
+			lineEqual(t, "error of the newest", o.err, nil)
+			for _, c := range []<-chan benchOutcome{first, second} {
+				o := <-c
+				lineEqual(t, older.mode.String()+": code", o.code(), codeSuperseded)
+				lineEqual(t, "it is answered with the newest", time.Since(began) <= 620*time.Millisecond &&
+					time.Since(began) >= 600*time.Millisecond, true)
+			}
+			lineEqual(t, older.mode.String()+": modes sent", fmt.Sprint(b.sentModes(began)), "[6]")
+		})
+	}
+}
+
+// The answer to a superseded command waits for the newer one's for two seconds at most, and
+// says what was sent.
+func TestASupersededCommandIsAnsweredAfterTwoSecondsWithWhatWasSent(t *testing.T) {
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
+		older := b.command(request{setMode: true, mode: ModeHold, arm: &yes})
+		time.Sleep(200 * time.Millisecond)
+		newer := b.command(goHome)
+		o := <-older
+		lineEqual(t, "code", o.code(), codeSuperseded)
+		lineEqual(t, "its error", o.err.Error(),
+			"a newer command took this one's place; the mode change was sent before; nothing more was sent")
+		lineEqual(t, "time until the answer", o.took, 200*time.Millisecond+giveUp)
+		<-newer
+	})
+}
+
+// Newer commands wait until a landing, a return or a hold is answered. Of several equal ones
+// that wait, only the newest is sent.
+func TestALandingAReturnAndAHoldAreNotEndedByANewerCommand(t *testing.T) {
+	for mode, sends := range map[Mode]string{ModeRTL: "[6 6]", ModeLand: "[9 6]", ModeHold: "[17 4 6]"} {
+		onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 5, true), func(t *testing.T, b *lineBench) {
+			b.inTheAir()
+			began := time.Now()
+			first := b.command(request{setMode: true, mode: mode})
+			time.Sleep(10 * time.Millisecond)
+			var crowd []<-chan benchOutcome
+			for range 20 {
+				crowd = append(crowd, b.command(request{setMode: true, mode: ModeRTGS}))
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(500 * time.Millisecond)
+			custom := entered[copter][mode]
+			if mode == ModeHold {
+				custom = copterBrake // its first step
+			}
+			b.obeys(5*time.Millisecond, 4*time.Millisecond)
+			b.shows(custom, true)
+			b.ack(0, cmdSetMode, ackAccepted)
+			lineEqual(t, "error of the first", (<-first).err, nil)
+			for i, c := range crowd {
+				want := codeSuperseded
+				if i == len(crowd)-1 {
+					want = ""
+				}
+				lineEqual(t, "code of one of the crowd", (<-c).code(), want)
+			}
+			lineEqual(t, "modes that were sent", fmt.Sprint(b.sentModes(began)), sends)
+		})
+	}
+}
+
+// In the air a disarming is not sent.
+func TestADisarmingEndsEverythingOnTheGroundAndNothingInTheAir(t *testing.T) {
+	for _, aloft := range []bool{false, true} {
+		onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 5, true), func(t *testing.T, b *lineBench) {
+			if aloft {
+				b.inTheAir()
+			} else {
+				b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_ON_GROUND})
+			}
+			landing := b.command(landHere)
+			time.Sleep(100 * time.Millisecond)
+			began := time.Now()
+			b.obeys(5*time.Millisecond, 4*time.Millisecond)
+			o := <-b.command(disarmIt)
+			want, sends := codeSuperseded, 1
+			if aloft {
+				want, sends = errorCode(""), 0
+				lineEqual(t, "code of the disarming", o.code(), codeRefused)
+				lineEqual(t, "its error", o.err.Error(), "arm: the vehicle is in the air; land first")
+			} else {
+				lineEqual(t, "error of the disarming", o.err, nil)
+			}
+			lineEqual(t, "code of the landing", (<-landing).code(), want)
+			lineEqual(t, "disarmings sent", len(b.copiesSince(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), sends)
+		})
+	}
 }
