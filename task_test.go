@@ -175,7 +175,8 @@ func TestTheSecondLegOfALandingThatHasEndedIsNotSent(t *testing.T) {
 		for _, c := range []struct{ due, present *manoeuvre }{{landingThere(), nil}, {landingThere(), landingThere()},
 			{lands, lands}} {
 			d, began := newDrone(device{}, 0, false, slog.Default()), time.Now()
-			d.cmd.clientActed, d.cmd.manoeuvre = true, c.present
+			d.online, d.cmd.clientActed = true, true
+			d.cmd.manoeuvre = c.present
 			d.changeMayWait(func(w waiter) { d.landThere(w, c.due) })
 			lineEqual(t, "time that it waited to send the landing", time.Since(began), 0)
 		}
