@@ -115,7 +115,8 @@ func clientWords() []flightWord {
 				p.took = time.Since(began)
 			})},
 		{"aloft", "takes off to 10 m, and waits there", "aloft", done(func(p *player, _ []string) { p.aloft() })},
-		{"hover", "takes off to 20 m with the receiver in any state, and waits there",
+		{"hover",
+			"takes off to 20 m with the receiver in any state but, on PX4, in the pilot's hand, and waits there",
 			"hover", done(func(p *player, _ []string) { p.hover() })},
 		{"rise N", "takes off with the receiver in any state, and does not wait",
 			"rise 40", done(func(p *player, a []string) { p.rise(p.number(a[0])) })},
@@ -149,7 +150,8 @@ func eventWords() []flightWord {
 		{"start", "another mavrest starts", "start", marks(func(p *player, _ []string) { p.anew() })},
 		{"pilot MODE", "the pilot sets a mode, by the autopilot's name or by ours",
 			"pilot RTL", marks(func(p *player, a []string) { p.sim.pilotMode(numberOf(p, p.firmware, a[0])) })},
-		{"pilot sticks X Y Z R", "the pilot moves his sticks, in thousandths",
+		{"pilot sticks X Y Z R",
+			"the pilot moves his sticks, in thousandths: pitch, roll, throttle (500 is its middle), yaw",
 			"pilot sticks 0 300 500 0", marks(func(p *player, a []string) {
 				s := p.axes(a)
 				p.sim.pilotSticks(s.x, s.y, s.z, s.r)
