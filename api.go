@@ -212,7 +212,7 @@ func messages(texts []statusText, now time.Time) []messageBody {
 	return list
 }
 
-// failed is the answer to a request that failed. An error gets its HTTP status here and nowhere else.
+// failed is the answer to a request that failed.
 func failed(err error) response {
 	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal)}
 	if e, ok := err.(*commandError); ok && e.step != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// errorCode is the `code` of an error answer; api.go gives it its HTTP status.
+// errorCode is the `code` of an error answer. errorStatus has the HTTP status of each.
 type errorCode string
 
 const (
