@@ -648,7 +648,7 @@ describe('a pilot', () => {
 		await page.type('#up', '2,5')
 		await page.press('#takeoff', () => until('takeoff', () => fake.posts.length === 1))
 		assert.deepStrictEqual([fake.posts[0].path, fake.posts[0].body], ['takeoff', { altitude: 2.5, wait: 600 }])
-		await shown(status())
+		await shown(status({ mode: 'hold', vehicle_mode: 'AUTO.LOITER' }))
 		for (const text of ['1.234,5', '1e2', 'x', '2 5', '--1']) {
 			await page.type('#speed', text)
 			assert.strictEqual(await beside(page, 'speed'), 'not a number', text)
