@@ -676,6 +676,17 @@ describe('a pilot', () => {
 		assert.deepStrictEqual(await page.eval(() => [...document.querySelectorAll('input:not([type=checkbox])')].map(e => e.type + e.inputMode)), Array(5).fill('textdecimal'))
 	})
 
+	it('changes no height without a number, and reads that centred sticks drift in altitude mode', async t => {
+		const { page, fake, shown } = await world(t, status({ mode: 'takeoff', done: false }))
+		await opened(page)
+		await page.press('#goto', () => sleep(1500))
+		assert.strictEqual(await page.text('answer'), '', 'a button that promises nothing was pressed')
+		await page.press('#goto-numbers', () => page.shows('answer', 'Change height: give a height'))
+		await shown(status({ mode: 'altitude', vehicle_mode: 'ALTCTL', done: null }))
+		await page.shows('tip', 'With centred sticks it drifts')
+		assert.deepStrictEqual(fake.posts, [])
+	})
+
 	it('can\'t land there without a place', async t => {
 		const { page, fake } = await world(t)
 		await opened(page)
