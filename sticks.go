@@ -417,8 +417,7 @@ func (s *sticks) tick(v situation) (next time.Time) {
 	if s.driftsSinceOutage(v) {
 		s.client.lost = time.Time{}
 		s.acts.notice = fmt.Sprintf("the link to the autopilot was lost: nobody has the sticks in %s mode, the "+
-			"drone drifts, "+
-			"and mavrest does not hold it; set a mode (hold), or send sticks", v.mode)
+			"drone drifts, and mavrest does not hold it; set a mode (hold), or send sticks", v.mode)
 	}
 	if !v.now.Before(s.next) {
 		s.next = v.now.Add(stickEvery)

@@ -100,6 +100,12 @@ type task struct {
 	endedBy *commandError
 }
 
+// What a task may be doing that is no request of a client's.
+var (
+	nothing   = request{}
+	disarming = request{arm: new(bool)}
+)
+
 // newTask is a client's task or, where askedAt is zero, mavrest's own.
 func (c *commander) newTask(r request, askedAt time.Time) *task {
 	return &task{commander: c, request: r, doing: r, askedAt: askedAt}
@@ -109,7 +115,7 @@ func (c *commander) newTask(r request, askedAt time.Time) *task {
 // newer command ends it, mavrest's own too.
 func (c *commander) busy() bool {
 	t := c.current()
-	return t != nil && !t.doing.equals(request{})
+	return t != nil && !t.doing.equals(nothing)
 }
 
 // idle reports whether no task is under way, and the program is not ending.
@@ -596,7 +602,7 @@ func (d *drone) awaitClear(w waiter, t *task) error {
 	if len(d.cmd.tasks) > 1 {
 		t.end(errSuperseded)
 	}
-	t.doing = request{}
+	t.doing = nothing
 
 	// A client that waits is heard when its request comes, and no longer.
 	d.sticks.client.spoke = v.now
@@ -622,8 +628,7 @@ func (v view) tooLow(what string) error {
 		is = "on it"
 	}
 	return refuse(codeRefused, "%s: the drone must once have been %g m above the ground before it flies to a "+
-		"place, and is %s; "+
-		"take off, or climb, first", what, v.clearAt(), is)
+		"place, and is %s; take off, or climb, first", what, v.clearAt(), is)
 }
 
 // carryOut sends the steps of a plan, each once the one before was accepted.
@@ -747,9 +752,7 @@ func (d *drone) conclude(w waiter, t *task, err error) {
 		d.sticks.giveToClient(d.situation(time.Now()), t.request.from)
 	} else if vehicleFailed(err) && t.armed && d.onGround() {
 		disarm := d.firmware().armDisarm(false)
-
-		// arm: false
-		t.doing = request{arm: new(bool)}
+		t.doing = disarming
 		if failed := d.send(w, t, &disarm); failed != nil {
 			d.log.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
 		}
