@@ -140,6 +140,11 @@ func (b *lineBench) inTheAir() {
 	time.Sleep(1500 * time.Millisecond)
 }
 
+// onTheGround makes it stand.
+func (b *lineBench) onTheGround() {
+	b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_ON_GROUND})
+}
+
 func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
 	for name, beat := range map[string]*common.MessageHeartbeat{"px4": px4Beat(), "copter": copterBeat()} {
 		t.Run(name, func(t *testing.T) {

@@ -577,7 +577,7 @@ func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
 			if older.mode != ModeTakeoff {
 				b.inTheAir()
 			} else {
-				b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_ON_GROUND})
+				b.onTheGround()
 			}
 			first := b.command(older)
 			time.Sleep(600 * time.Millisecond)
@@ -659,7 +659,7 @@ func TestADisarmingEndsEverythingOnTheGroundAndNothingInTheAir(t *testing.T) {
 			if aloft {
 				b.inTheAir()
 			} else {
-				b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_ON_GROUND})
+				b.onTheGround()
 			}
 			landing := b.command(landHere)
 			time.Sleep(100 * time.Millisecond)
