@@ -1247,6 +1247,7 @@ func TestNoHoldForASilentClientIsSentWhereAPilotOrTheClientActedFirst(t *testing
 
 // TestFlights plays testdata/flights: whole flights of mavrest beside a simulated vehicle.
 func TestFlights(t *testing.T) {
+	t.Parallel() // they take the processor while others wait in real time
 	for _, s := range loadScripts(t, flightWords()) {
 		t.Run(s.name, func(t *testing.T) {
 			flavour, prepare := scriptVehicle(t, s.vehicle, s.with)

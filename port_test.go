@@ -393,9 +393,22 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// nothingLeft calls f and checks that f leaves no goroutine and no descriptor.
+// nothingLeft calls f and checks that f leaves no goroutine and no descriptor. It does so in a process of its own:
+// there no other test begins or ends any, and here the others go on.
 func nothingLeft(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
+	const inOwnProcess = "MAVREST_TEST_ALONE"
+	if os.Getenv(inOwnProcess) == "" {
+		t.Parallel()
+		c := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^"+t.Name()+"$",
+			fmt.Sprint("-test.short=", testing.Short()), fmt.Sprint("-all=", *runAll))
+		c.Env = append(os.Environ(), inOwnProcess+"=1")
+		out, err := c.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+			t.Errorf("in a process of its own: %v\n%s", err, out)
+		}
+		return
+	}
 	openPTY(t).unplug()                              // the first one opens the runtime's own poller
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would close forgotten files
 	goroutines, files := runtime.NumGoroutine(), descriptors(t)
