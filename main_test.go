@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	slog.SetDefault(slog.New(slog.DiscardHandler))
+	debug.SetGCPercent(400) // the simulated flights make much that is of no use a moment later
 	flag.Parse()
 	given := func(name string) string { return flag.Lookup("test." + name).Value.String() }
 	if cores := runtime.GOMAXPROCS(0); given("fuzz") == "" && given("parallel") == strconv.Itoa(cores) {

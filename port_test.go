@@ -458,45 +458,42 @@ func TestALinkThatEndsWhileAWriteHangsLeavesNothing(t *testing.T) {
 // ends the line nor makes the link hang.
 func TestASecondReaderOfTheLineDoesNotBlockTheLink(t *testing.T) {
 	t.Parallel()
-	for range 5 {
-		p := openPTY(t)
-		q := p.open(t)
-		thief, err := os.OpenFile(p.path, os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
-		if err != nil {
+	p := openPTY(t)
+	q := p.open(t)
+	thief, err := os.OpenFile(p.path, os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 1000
+	taken := make(chan int, rounds) // how many bytes each read took
+	var closing atomic.Bool
+	var readers sync.WaitGroup
+	for _, r := range []io.Reader{q, thief} {
+		readers.Go(func() {
+			b := make([]byte, 100)
+			for {
+				n, err := r.Read(b)
+				if err == nil {
+					taken <- n
+					continue
+				}
+				if !closing.Load() {
+					t.Error(err)
+				}
+				return
+			}
+		})
+	}
+	for i := range rounds {
+		if _, err := p.master.Write([]byte{byte(i)}); err != nil {
 			t.Fatal(err)
 		}
-		var closing atomic.Bool
-		var taken atomic.Int64
-		var readers sync.WaitGroup
-		for _, r := range []io.Reader{q, thief} {
-			readers.Go(func() {
-				b := make([]byte, 100)
-				for {
-					n, err := r.Read(b)
-					taken.Add(int64(n))
-					if err != nil {
-						if !closing.Load() {
-							t.Error(err)
-						}
-						return
-					}
-				}
-			})
-		}
-		for i := range int64(500) {
-			if _, err := p.master.Write([]byte{byte(i)}); err != nil {
-				t.Fatal(err)
-			}
-			for taken.Load() <= i && !t.Failed() { // after that both readers wait again
-				runtime.Gosched()
-			}
-		}
-		closing.Store(true)
-		q.Close()
-		thief.Close()
-		readers.Wait() // if they hang, the test times out
-		p.unplug()
+		lineEqual(t, "bytes that one of the two read", <-taken, 1) // after that both wait again
 	}
+	closing.Store(true)
+	q.Close()
+	thief.Close()
+	readers.Wait() // if they hang, the test times out
 }
 
 // Bytes that the kernel does not accept at once are written later.
