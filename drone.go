@@ -227,11 +227,13 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 	}
 	armed := d.machine.report.armed
 	trip := d.cmd.acks.trip
-	if !now.Before(d.cmd.reports.due(armed, trip)) {
+	due := d.cmd.reports.due(armed, trip)
+	if !now.Before(due) {
 		d.handshake.lacks(idHeartbeat)
 		d.cmd.askForReport(now)
+		due = d.cmd.reports.due(armed, trip)
 	}
-	return sooner(next, d.cmd.reports.due(armed, trip))
+	return sooner(next, due)
 }
 
 func (d *drone) hear(h heard) {
@@ -283,7 +285,6 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 		d.params.hear(m, now)
 	case *common.MessageSysStatus:
 		d.hearReceiver(now)
-		d.onlyTelemetry = !restarted
 	case *common.MessageRcChannels:
 		d.sticks.hearChannels(d.situation(now), d.tel.rc.channel)
 	case *common.MessageAutopilotVersion:
@@ -298,14 +299,22 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 		d.log.Debug("statustext", "severity", m.Severity, "text", m.Text)
 	case *common.MessageExtendedSysState:
 		d.tel.hearLanded(now)
-		d.onlyTelemetry = !restarted
 	case *common.MessageGlobalPositionInt:
 		d.tel.hearHeight(func() float64 { return d.view(now).clearAt() }, now)
-		d.onlyTelemetry = !restarted
-	case *common.MessageAttitude, *common.MessageVfrHud, *common.MessageGpsRawInt, *common.MessageHomePosition,
-		*common.MessagePositionTargetGlobalInt, *MessageEkfStatusReport:
-		d.onlyTelemetry = !restarted
 	}
+	d.onlyTelemetry = isTelemetry(m) && !restarted
+}
+
+// isTelemetry reports whether a message makes nothing due before its time. Each other one may.
+func isTelemetry(m message.Message) bool {
+	switch m.(type) {
+	case *common.MessageAttitude, *common.MessageGlobalPositionInt, *common.MessageVfrHud,
+		*common.MessageGpsRawInt, *common.MessageSysStatus, *common.MessageExtendedSysState,
+		*common.MessagePositionTargetGlobalInt, *common.MessageHomePosition, *common.MessageBatteryStatus,
+		*MessageEkfStatusReport:
+		return true
+	}
+	return false
 }
 
 // flown are the releases that were flown with mavrest: from the first one of each pair on, and

@@ -319,7 +319,7 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	} else {
 		f.header = header{seq: b[2], system: b[3], component: b[4], id: uint32(b[5])}
 	}
-	f.known = dialectRW.GetMessage(f.id)
+	f.known = codecOf(f.id)
 	if f.known == nil {
 		return f, d.unknown(b, size)
 	}
@@ -412,7 +412,7 @@ func newSender(system, component byte) *sender {
 // encode returns the frame of a message, which must be in the dialect, and its header.
 // gomavlib's writer needs a buffer of its own and more lines.
 func (s *sender) encode(m message.Message) ([]byte, header) {
-	codec := dialectRW.GetMessage(m.GetID())
+	codec := codecOf(m.GetID())
 	raw := codec.Write(m, true)
 	h := header{seq: s.seq, system: s.system, component: s.component, id: raw.ID}
 	b := []byte{

@@ -211,8 +211,7 @@ func (a *vehicleAddress) hear(from netip.AddrPort, m message.Message, now time.T
 	if from == a.at {
 		was := a.clock
 		a.heard = now
-		read(m, &a.clock, &a.uid, now)
-		if a.clock.jumpedAhead(was) {
+		if hasClock := read(m, &a.clock, &a.uid, now); hasClock && a.clock.jumpedAhead(was) {
 			a.other = otherAddress{at: from, heard: now, clock: a.clock}
 			return ofReplaced
 		}
@@ -310,14 +309,17 @@ func (a *vehicleAddress) mustAsk(now time.Time) bool {
 	return true
 }
 
-// read takes the clock and the uid from a message that has them.
-func read(m message.Message, clock *bootClock, uid *autopilotUID, now time.Time) {
+// read takes the clock and the uid from a message that has them, and reports whether it has the clock.
+func read(m message.Message, clock *bootClock, uid *autopilotUID, now time.Time) (hasClock bool) {
 	switch m := m.(type) {
 	case *common.MessageAttitude:
 		*clock = clockAt(m.TimeBootMs, now)
+		return true
 	case *common.MessageGlobalPositionInt:
 		*clock = clockAt(m.TimeBootMs, now)
+		return true
 	case *common.MessageAutopilotVersion:
 		*uid = autopilotUID{m.Uid, m.Uid2}
 	}
+	return false
 }

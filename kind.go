@@ -61,8 +61,8 @@ const (
 
 func (f firmware) ardupilot() bool { return f >= copter }
 
-// px4Airframes are the vehicles that PX4 flies or drives.
-var px4Airframes = map[common.MAV_TYPE]airframe{
+// px4Airframes are the vehicles that PX4 flies or drives, by MAV_TYPE, which is a byte of the HEARTBEAT.
+var px4Airframes = [256]airframe{
 	common.MAV_TYPE_GENERIC:                   multicopter, // PX4 could not say what it is
 	common.MAV_TYPE_QUADROTOR:                 multicopter,
 	common.MAV_TYPE_COAXIAL:                   multicopter,
@@ -82,8 +82,8 @@ var px4Airframes = map[common.MAV_TYPE]airframe{
 	common.MAV_TYPE_GROUND_ROVER:              rover,
 }
 
-// arduPilots are ArduPilot's families, by the vehicle that they fly.
-var arduPilots = map[common.MAV_TYPE]firmware{
+// arduPilots are ArduPilot's families, by the MAV_TYPE that they fly.
+var arduPilots = [256]firmware{
 	common.MAV_TYPE_QUADROTOR:                 copter,
 	common.MAV_TYPE_COAXIAL:                   copter,
 	common.MAV_TYPE_HELICOPTER:                copter,
@@ -112,7 +112,7 @@ func (i identity) firmware() firmware {
 	case common.MAV_AUTOPILOT_PX4:
 		return px4
 	case common.MAV_AUTOPILOT_ARDUPILOTMEGA:
-		f := arduPilots[i.typ]
+		f := arduPilots[byte(i.typ)]
 		if f == plane && i.vtol != 0 {
 			return quadPlane
 		}
@@ -127,7 +127,7 @@ func (i identity) airframe() airframe { return airframeOf(i.firmware(), i.typ) }
 func airframeOf(f firmware, typ common.MAV_TYPE) airframe {
 	switch f {
 	case px4:
-		return px4Airframes[typ]
+		return px4Airframes[byte(typ)]
 	case copter:
 		return multicopter
 	case quadPlane:

@@ -449,7 +449,7 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 		return
 	}
 	l.mu.Lock()
-	l.framesFrom, l.frameAt = cmp.Or(l.framesFrom, now), now
+	l.hearFrame(now)
 	if own {
 		l.signed = f.signed
 	}
@@ -459,7 +459,7 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	repeated := l.repeats(f.header, now)
 
 	// What looks like an unknown message may be noise.
-	stranger := !repeated && !l.idsReported && f.known != nil && f.system == l.system() && f.component == componentID
+	stranger := f.component == componentID && f.system == l.system() && f.known != nil && !repeated && !l.idsReported
 	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
@@ -480,11 +480,19 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	}
 }
 
+// hearFrame records that a frame came. It needs l.mu.
+func (l *link) hearFrame(now time.Time) {
+	if l.framesFrom.IsZero() {
+		l.framesFrom = now
+	}
+	l.frameAt = now
+}
+
 // hearOther takes a frame that is not the vehicle's.
 func (l *link) hearOther(f rawFrame, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.framesFrom, l.frameAt = cmp.Or(l.framesFrom, now), now
+	l.hearFrame(now)
 	l.others.hear(f, now)
 }
 
@@ -495,13 +503,18 @@ func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
 	l.mu.Lock()
 	a := &l.address
 	was := a.at
-	system := l.vehicle
+	r.in.vehicle = was
 	from := a.hear(r.in.from, m, now)
+	if from == ofVehicle && !a.other.at.IsValid() {
+		// Nobody else is heard.
+		l.mu.Unlock()
+		return true
+	}
+	system := l.vehicle
 	both := a.bothHeard(now)
 	other := a.other.at
 	asks := from == ofOther && a.mustAsk(now)
 	l.mu.Unlock()
-	r.in.vehicle = was
 	if both {
 		l.hear(heard{at: now, notice: fmt.Sprintf("system %d is heard from two addresses, %s and %s: two vehicles "+
 			"with one id, or one on two links; %s is ignored", system, was, other, other)})
@@ -759,6 +772,23 @@ var dialectRW = newDialect(
 	&common.MessageStatustext{},
 	&MessageEkfStatusReport{},
 )
+
+// codecs are the dialect's by the message's id; a larger id than the table has panics at the start. Each frame
+// of the line is looked up here.
+var codecs = func() (table [512]*message.ReadWriter) {
+	for _, m := range dialectRW.Dialect.Messages {
+		table[m.GetID()] = dialectRW.GetMessage(m.GetID())
+	}
+	return table
+}()
+
+// codecOf returns the codec of a message; nil if it is not in the dialect.
+func codecOf(id uint32) *message.ReadWriter {
+	if id >= uint32(len(codecs)) {
+		return nil
+	}
+	return codecs[id]
+}
 
 // MessageEkfStatusReport is EKF_STATUS_REPORT of ArduPilot's dialect. The whole dialect
 // would cost 130 KB in the binary.

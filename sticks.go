@@ -335,14 +335,14 @@ func (s *sticks) hearChannels(v situation, c channels) {
 
 // hearReceiver takes what SYS_STATUS says about the receiver, which our stream hides; throttle is
 // that of RC_CHANNELS, in µs.
-func (s *sticks) hearReceiver(v situation, live bool, throttle uint16) {
-	if s.phase != stickOff || v.now.Before(s.src.validFrom) {
+func (s *sticks) hearReceiver(now time.Time, live bool, throttle uint16) {
+	if s.phase != stickOff || now.Before(s.src.validFrom) {
 		return
 	}
 	s.src.known = true
 	s.src.receiver = receiverNone
 	if live {
-		s.src.hearTransmitter(v.now)
+		s.src.hearTransmitter(now)
 		s.src.receiver = receiverIdle
 		if throttle > idleBelow {
 			s.src.receiver = receiverInUse
@@ -895,7 +895,7 @@ func (d *drone) hearReceiver(now time.Time) {
 		mayBeOurs = !tel.rc.at.After(d.sticks.src.validFrom)
 	}
 	if tel.health.received() && !mayBeOurs {
-		d.sticks.hearReceiver(d.situation(now), tel.health.receiverLive(), throttle)
+		d.sticks.hearReceiver(now, tel.health.receiverLive(), throttle)
 	}
 }
 

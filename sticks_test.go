@@ -49,7 +49,7 @@ func newStickFlight(f firmware, receiver string, param float64) *stickFlight {
 		h.v.gcsFailsafe = param
 	}
 	h.in("hold")
-	h.hearReceiver(h.v, receiver != "none", map[string]uint16{"idle": 1000, "in-use": 1500}[receiver])
+	h.hearReceiver(h.v.now, receiver != "none", map[string]uint16{"idle": 1000, "in-use": 1500}[receiver])
 	return h
 }
 
@@ -292,11 +292,11 @@ func stickEventWords() []stickWord {
 			"becomes online", stickEvent(func(h *stickFlight, _ []string) { h.v.online = true })},
 		{"hears receiver N", "SYS_STATUS says that there is a receiver, and RC_CHANNELS have its throttle, in µs",
 			"hears receiver 1500", stickEvent(func(h *stickFlight, a []string) {
-				h.hearReceiver(h.v, true, uint16(h.number(a[0])))
+				h.hearReceiver(h.v.now, true, uint16(h.number(a[0])))
 			})},
 		{"hears no receiver", "SYS_STATUS says that there is no receiver",
 			"hears no receiver", stickEvent(func(h *stickFlight, _ []string) {
-				h.hearReceiver(h.v, false,
+				h.hearReceiver(h.v.now, false,
 					math.MaxUint16)
 			})},
 		{"channels N...", "RC_CHANNELS, in µs; the fifth stands for all switches",
@@ -675,9 +675,9 @@ func (w *stickWitness) happens(what byte, arg int) {
 		w.hearForeign(*v)
 		w.pilot, w.stood = w.pilot || w.taken, w.axes
 	case 'w': // the receiver is live
-		w.hearReceiver(*v, true, uint16(1000+arg*4))
+		w.hearReceiver(v.now, true, uint16(1000+arg*4))
 	case 'R': // the receiver is gone
-		w.hearReceiver(*v, false, 0)
+		w.hearReceiver(v.now, false, 0)
 	case 'c', 'C': // RC_CHANNELS: another throttle, with C another switch too
 		c := channels{1500, 1500, uint16(1000 + arg*4), 1500, 1500}
 		if what == 'C' {
@@ -892,11 +892,11 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 	h := newStickFlight(copter, "none", 0)
 	h.src.known = false
 	h.src.hide(h.v.now.Add(overrideTimeout - 3*time.Second))
-	if h.hearReceiver(h.v, true, 1500); h.src.known || h.src.receiver != receiverNone {
+	if h.hearReceiver(h.v.now, true, 1500); h.src.known || h.src.receiver != receiverNone {
 		t.Error("it counts 3 s after the link opened")
 	}
 	h.pass(500 * time.Millisecond)
-	if h.hearReceiver(h.v, true, 1500); !h.src.known || h.src.receiver != receiverInUse {
+	if h.hearReceiver(h.v.now, true, 1500); !h.src.known || h.src.receiver != receiverInUse {
 		t.Error("it does not count 3.5 s after the link opened")
 	}
 }
@@ -936,7 +936,7 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 					t.Errorf("%s, %g: %q recommends what it is", version, in, text)
 				}
 			}
-			h.hearReceiver(h.v, true, 1500)
+			h.hearReceiver(h.v.now, true, 1500)
 			h.src.transmitterAt = h.v.now
 			if h.in("position"); dead && h.by(h.v) != "" {
 				t.Errorf("%s, %g: %q has the sticks", version, in, h.by(h.v))
