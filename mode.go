@@ -403,7 +403,8 @@ type machine struct {
 	// mode is what GET mode answers.
 	mode Mode
 
-	// commanded is what was commanded last; nil: mode is a reported one.
+	// commanded is the goal of the last step that was accepted or that a report has shown; nil: nothing
+	// that was commanded explains a report.
 	commanded *goal
 
 	// report: the last report
@@ -492,9 +493,12 @@ func (m *machine) judge(r report, now time.Time) (takeover bool) {
 		// No claim ends.
 		m.show(r)
 	case meansClaimed:
-		// The claim ends, and so do older ones; until its step is accepted, mode is the reported one.
+		// The claim ends, and so do older ones. What ends such a mode may show before its step is accepted;
+		// until then mode is the reported one.
+		to := m.claims[claim].to
 		m.claims = m.claims[claim+1:]
 		m.show(r)
+		m.commanded = to
 	case meansTakeover:
 		m.claims = nil
 		m.show(r)
@@ -526,8 +530,11 @@ func (m *machine) claim(to *goal, now time.Time) {
 	m.claims = append(m.claims, claim{to, now})
 }
 
-// refused ends the claim of a step that was refused.
+// refused forgets a step that was refused: it explains no later report.
 func (m *machine) refused(to *goal) {
+	if m.commanded == to {
+		m.commanded = nil
+	}
 	m.claims = slices.DeleteFunc(m.claims, func(c claim) bool { return c.to == to })
 }
 

@@ -708,6 +708,9 @@ func (c *pilotsCase) leads() (f *hearing, explained []uint32) {
 			explained = nil
 		}
 		explained = append(explained, s.to.number)
+		if s.to.end != 0 {
+			explained = append(explained, s.to.end)
+		}
 		if state == stepAcked || state == stepDone {
 			f.accepted(*s.to)
 			explained = []uint32{s.to.number, f.report.custom} // a repeated report is not new
@@ -833,6 +836,7 @@ func (w *witness) seeReport(r report) string {
 	case "claimed":
 		w.closed = w.openClaim(r) + 1
 		w.forgets()
+		w.commanded = &w.sent[w.closed-1].to
 	case "takeover":
 		w.closed = len(w.sent)
 		w.forgets()
@@ -862,6 +866,9 @@ func (w *witness) accepts(o goal) {
 func (w *witness) refuses() {
 	if n := len(w.sent); n > 0 {
 		w.sent[n-1].refused = true
+		if w.commanded == &w.sent[n-1].to {
+			w.commanded = nil
+		}
 		w.machine.refused(&w.sent[n-1].to)
 	}
 }
