@@ -353,21 +353,16 @@ func TestEachRouteAnswersAsTheContractShows(t *testing.T) {
 }
 
 func TestHeadersWithKeysAndMailAddressesAreIgnored(t *testing.T) {
-	for _, headers := range [][]string{
-		{"api-key", "wrong", "email", "nobody@example.org"}, // as for a cloud API (docs/openapi.yaml)
-		{"api-key", "", "X-User-Email", "", "Authorization", "Basic bm9ib2R5Og=="},
-	} {
-		flyHTTP(t, simPX4, func(hf *httpFlight) {
-			for _, path := range []string{"", "/mode", "/status"} {
-				call(hf.handler, "GET", "/api/drone"+path, nil, headers...).wantOK(hf.T)
-			}
-			for _, path := range []string{"takeoff", "goto", "mode", "input", "land"} {
-				path = "/api/drone/" + path
-				call(hf.handler, "POST", path, strings.NewReader(postRoutes[path]), headers...).wantOK(hf.T)
-				time.Sleep(20 * time.Second)
-			}
-		})
-	}
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		for _, headers := range [][]string{
+			{"api-key", "wrong", "email", "nobody@example.org"}, // as for a cloud API (docs/openapi.yaml)
+			{"api-key", "", "X-User-Email", "", "Authorization", "Basic bm9ib2R5Og=="},
+		} {
+			call(hf.handler, "GET", "/api/drone/status", nil, headers...).wantOK(hf.T)
+			body := strings.NewReader(`{"mode":"hold"}`)
+			call(hf.handler, "POST", "/api/drone/mode", body, headers...).wantOK(hf.T)
+		}
+	})
 }
 
 // ---- Paths and methods ----
@@ -440,20 +435,89 @@ func TestAnyOtherPathIs404(t *testing.T) {
 
 // ---- Bodies ----
 
-// badBody is a body, and the answer that it must get.
-type badBody struct {
+const (
+	swapped = `"lat":8.546,"lon":47.398`
+	near    = `"lat":47.398,"lon":8.546`
+)
+
+// farPlaces are places that are too far from a drone 100 m above home, which is at 488.3 m above the sea.
+var farPlaces = []struct{ path, body, says string }{
+	{"goto", swapped, "lat, lon: the place is 5660 km from the drone and 5660 km from home; are lat and lon " +
+		"swapped? A place may be 10 km away (-reach)"},
+	{"land", swapped, "lat, lon: the place is 5660 km from the drone and 5660 km from home"},
+	{"goto", swapped + `,"altitude":20,"speed":5,"wait":10`, "lat, lon: the place is "},
+	{"land", `"lat":0,"lon":8.546`, "lat, lon: the place is "},
+	{"goto", `"lat":47.398,"lon":0`, "lat, lon: the place is "},
+	{"goto", `"lat":90,"lon":180`, "lat, lon: the place is "},
+	{"goto", `"altitude_msl":50`, "altitude_msl: 50 m is 438 m below home, which is at 488 m above the sea, " +
+		"and 538 m below the drone, " +
+		`which is at 588 m; if it is meant, send "altitude":-438, which counts from home`},
+	{"goto", near + `,"altitude_msl":50`, "altitude_msl: 50 m is 438 m below home"},
+	{"goto", near + `,"altitude_msl":-100`, "which is at 588 m"}, // an altitude of -588 m is out of its range
+}
+
+// almostJSON are bodies that somebody sent, by mistake of a tool or of himself, and what they look like.
+var almostJSON = []struct{ name, path, body, says string }{
+	{"PowerShell's curl", "mode", `{mode:hold}`, "its names have no quotes: PowerShell and cmd remove them"},
+	{"with spaces", "takeoff", `{ altitude : 10 }`, "its names have no quotes"},
+	{"a relaxed JSON", "land", `{lat: 47.398, "lon": 8.546}`, "its names have no quotes"},
+	{"single quotes", "mode", `{'mode':'hold'}`, "its quotes are single ones"},
+	{"Python's str", "mode", `{'arm': True}`, "its quotes are single ones"},
+	{"Python's True", "mode", `{"arm": True}`, "True, False and None are Python's"},
+	{"Python's None", "takeoff", `{"altitude":None}`, "True, False and None are Python's"},
+	{"json.dumps of a NaN", "land", `{"lat": NaN, "lon": 8.5}`, "NaN and Infinity are no JSON numbers"},
+	{"an infinity", "takeoff", `{"altitude":-Infinity}`, "NaN and Infinity are no JSON numbers"},
+	{"cmd's quotes", "mode", `'{"mode":"hold"}'`, "it is an object in quotes"},
+	{"back quotes", "mode", "`{\"mode\":\"hold\"}`", "it is an object in quotes"},
+	{"backslashes", "mode", `{\"mode\":\"hold\"}`, "its quotes have backslashes"},
+	{"from a text processor", "mode", `{“mode”:“hold”}`, "its quotes are typographic ones"},
+	{"a form", "takeoff", `altitude=5`, "it looks like a form: send JSON"},
+	{"a form of two fields", "mode", `mode=hold&arm=true`, "it looks like a form: send JSON"},
+	{"an escaped form", "takeoff", `%7B%22altitude%22%3A5%7D=`, "it looks like a form: send JSON"},
+	{"curl -F", "takeoff", "--------------------------49894bae3ad74748\r\nContent-Disposition: form-data; " +
+		"name=\"altitude\"\r\n\r\n5\r\n", "it looks like a form of several parts (curl -F)"},
+	{"a file that was not read", "takeoff", `@body.json`, "it looks like the name of a file"},
+	{"XML", "takeoff", `<altitude>5</altitude>`, "it looks like XML or HTML"},
+	{"YAML", "takeoff", "altitude: 5\n", "it looks like YAML"},
+	{"a decimal comma", "takeoff", `{"altitude":2,5}`, "a number has a decimal comma"},
+	{"a comma too many", "mode", `{"mode":"hold",}`, "a comma stands before the brace"},
+	{"a comment", "mode", `{"mode":"hold" /* now */}`, "JSON has no comments"},
+	{"a length that is too small", "goto", `{"lat":47.398,"lon":8`, "it ends early; is the Content-Length too small?"},
+	{"two objects", "takeoff", `{"altitude":5}{"altitude":6}`, "something follows the object"},
+	{"UTF-16 with a mark", "takeoff", "\xff\xfe{\x00}\x00", "it looks like UTF-16"},
+	{"UTF-16 without", "takeoff", "{\x00}\x00", "it looks like UTF-16"},
+	{"UTF-16, big end first", "takeoff", "\x00{\x00}", "it looks like UTF-16"},
+	{"gzip", "takeoff", "\x1f\x8b\x08\x00", "it is compressed"},
+	{"Latin-1", "mode", "{\"mode\":\"h\xf6ld\" }\xf6", "something follows the object"},
+	{"something else", "takeoff", "take off, please", "invalid character"},
+	{"a byte order mark, then half an object", "takeoff", "\ufeff{\"altitude\":5",
+		"it ends early; is the Content-Length too small?"},
+}
+
+// noObject are bodies that are JSON, and what they are.
+var noObject = []struct{ body, says string }{
+	{`[{"altitude":5}]`, ": it is an array"},
+	{`"{\"altitude\":5}"`, ": it is an object in quotes, made JSON twice; send the object itself"},
+	{`5`, ""},
+}
+
+// badRequest is a request that must change nothing, and the answer that it must get. Its path may have a query.
+type badRequest struct {
 	name, path, body string
 	status           int
 	says             string
 }
 
-// badBodies are the bodies that must change nothing.
-func badBodies() []badBody {
-	var list []badBody
+// badRequests are all that a body can be wrong in. The drone flies in position mode, 100 m above home, where
+// every one of the routes would act. Whoever finds another bad request adds it here.
+func badRequests() []badRequest {
+	var list []badRequest
 	add := func(name, path, body string, status int, says string) {
-		list = append(list, badBody{name, path, body, status, says})
+		list = append(list, badRequest{name, path, body, status, says})
 	}
-	for path := range postRoutes {
+	for path, good := range postRoutes {
+		add("a query", path+"?altitude=10", good, 400, "the fields go into the body as JSON, not into the query")
+		add("a query and no body", path+"?mode=land", ``, 400, "not into the query")
 		add("not JSON", path, "takeoff", 400, "JSON")
 		add("a form", path, "mode=land&altitude=10", 400, "JSON")
 		add("half an object", path, `{"mode":"hold"`, 400, "JSON")
@@ -572,62 +636,47 @@ func badBodies() []badBody {
 	add("both altitudes", "/api/drone/goto", `{"altitude":20,"altitude_msl":500}`, 422, "altitude_msl")
 	add("both altitudes, with a place", "/api/drone/goto",
 		`{"lat":47.398,"lon":8.546,"altitude":20,"altitude_msl":500}`, 422, "altitude_msl")
+	for _, c := range farPlaces {
+		add("a place that its client hardly means", "/api/drone/"+c.path, "{"+c.body+"}", 422, c.says)
+	}
+	for _, c := range almostJSON {
+		add(c.name, "/api/drone/"+c.path, c.body, 400, "the body is not one JSON object: "+c.says)
+	}
+	for _, c := range noObject {
+		add("no object", "/api/drone/takeoff", c.body, 400,
+			"the body is JSON, but not an object"+c.says+`; want {"altitude":10}`)
+	}
 	add("a speed for a takeoff", "/api/drone/takeoff", `{"speed":5}`, 400, `"speed"`)
 	add("an altitude for a landing", "/api/drone/land", `{"altitude":5}`, 400, `"altitude"`)
 	return list
 }
 
-// The drone flies in position mode, where every one of the routes would act.
-func TestABadBodysAnswerSaysWhatIsWrongAndNothingChanges(t *testing.T) {
+func TestABadRequestsAnswerSaysWhatIsWrongAndNothingChanges(t *testing.T) {
 	codes := map[int]string{400: "bad_request", 413: "too_large", 422: "out_of_range"}
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		hf.fly("position")
-		for _, b := range badBodies() {
-			hf.untouched(func() {
+		hf.untouched(func() {
+			for _, b := range badRequests() {
 				hf.post(b.path, b.body).want(hf.T, b.status, codes[b.status], b.says)
-				if !hf.Failed() { // again in chunks, without a length
-					body := io.MultiReader(strings.NewReader(b.body))
-					call(hf.handler, "POST", b.path, body).want(hf.T, b.status, codes[b.status], b.says)
+				// again in chunks, without a length
+				body := io.MultiReader(strings.NewReader(b.body))
+				call(hf.handler, "POST", b.path, body).want(hf.T, b.status, codes[b.status], b.says)
+				if hf.Failed() {
+					hf.Fatalf("%s: POST %s %.80q", b.name, b.path, b.body)
 				}
-			})
-			if hf.Failed() {
-				hf.Fatalf("%s: POST %s %.80q", b.name, b.path, b.body)
+				hf.wantMode("position")
 			}
-		}
-		hf.wantMode("position")
+		})
 		hf.post("/api/drone/input", postRoutes["/api/drone/input"]).wantOK(hf.T)
+		hf.get("/api/drone/status?pretty").wantOK(hf.T) // a query of a GET is nobody's command
 	})
 }
 
-// The drone flies in position mode, 100 m above home, which is at 488.3 m above the sea.
-func TestAPlaceThatItsClientHardlyMeansIsRefusedAndNothingChanges(t *testing.T) {
-	const (
-		swapped = `"lat":8.546,"lon":47.398`
-		near    = `"lat":47.398,"lon":8.546`
-	)
+func TestAPlaceOutOfReachIsFlownToWhereThePilotAllowsIt(t *testing.T) {
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		hf.fly("position")
-		for _, c := range []struct{ path, body, says string }{
-			{"goto", swapped, "lat, lon: the place is 5660 km from the drone and 5660 km from home; are lat and lon " +
-				"swapped? A place may be 10 km away (-reach)"},
-			{"land", swapped, "lat, lon: the place is 5660 km from the drone and 5660 km from home"},
-			{"goto", swapped + `,"altitude":20,"speed":5,"wait":10`, "lat, lon: the place is "},
-			{"land", `"lat":0,"lon":8.546`, "lat, lon: the place is "},
-			{"goto", `"lat":47.398,"lon":0`, "lat, lon: the place is "},
-			{"goto", `"lat":90,"lon":180`, "lat, lon: the place is "},
-			{"goto", `"altitude_msl":50`, "altitude_msl: 50 m is 438 m below home, which is at 488 m above the sea, " +
-				"and 538 m below the drone, " +
-				`which is at 588 m; if it is meant, send "altitude":-438, which counts from home`},
-			{"goto", near + `,"altitude_msl":50`, "altitude_msl: 50 m is 438 m below home"},
-			{"goto", near + `,"altitude_msl":-100`, "which is at 588 m"}, // an altitude of -588 m is out of its range
-		} {
-			hf.untouched(func() {
-				hf.post("/api/drone/"+c.path, "{"+c.body+"}").want(hf.T, 422, "out_of_range", c.says)
-			})
-		}
-		hf.wantMode("position")
-		hf.post("/api/drone/goto", `{"altitude":-438}`).wantOK(hf.T)
-		hf.drone.change(func() { hf.drone.reach = 6000e3 }) // -reach 6000
+		hf.post("/api/drone/goto", `{"altitude":-438}`).wantOK(hf.T) // as the refusal of altitude_msl 50 says
+		hf.drone.change(func() { hf.drone.reach = 6000e3 })          // -reach 6000
 		hf.post("/api/drone/goto", "{"+swapped+"}").wantOK(hf.T)
 	})
 }
@@ -685,19 +734,6 @@ func TestThrottleMustBeGivenInManualMode(t *testing.T) {
 			hf.post("/api/drone/input", `{"throttle":0}`).wantOK(hf.T)
 		})
 	}
-}
-
-func TestAQueryOfACommandIsRefused(t *testing.T) {
-	flyHTTP(t, simPX4, func(hf *httpFlight) {
-		hf.fly("position")
-		for path, body := range postRoutes {
-			hf.untouched(func() {
-				hf.post(path+"?altitude=10", body).want(hf.T, 400, "bad_request", "body")
-				hf.post(path+"?mode=land", ``).want(hf.T, 400, "bad_request", "body")
-			})
-		}
-		hf.get("/api/drone/status?pretty").wantOK(hf.T)
-	})
 }
 
 // A number's edges are accepted, and the next float64 beyond them is not.
@@ -824,64 +860,6 @@ func TestAnEmptyBodyMeansTheDefaults(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// Each is a body that somebody sent, by mistake of a tool or of himself.
-func TestABodyThatIsAlmostJSONIsToldWhatItLooksLike(t *testing.T) {
-	const object, place = "the body is not one JSON object: ", `{"lat":47.398,"lon":8.546}`
-	for _, c := range []struct{ name, path, body, says string }{
-		{"PowerShell's curl", "mode", `{mode:hold}`, "its names have no quotes: PowerShell and cmd remove them"},
-		{"with spaces", "takeoff", `{ altitude : 10 }`, "its names have no quotes"},
-		{"a relaxed JSON", "land", `{lat: 47.398, "lon": 8.546}`, "its names have no quotes"},
-		{"single quotes", "mode", `{'mode':'hold'}`, "its quotes are single ones"},
-		{"Python's str", "mode", `{'arm': True}`, "its quotes are single ones"},
-		{"Python's True", "mode", `{"arm": True}`, "True, False and None are Python's"},
-		{"Python's None", "takeoff", `{"altitude":None}`, "True, False and None are Python's"},
-		{"json.dumps of a NaN", "land", `{"lat": NaN, "lon": 8.5}`, "NaN and Infinity are no JSON numbers"},
-		{"an infinity", "takeoff", `{"altitude":-Infinity}`, "NaN and Infinity are no JSON numbers"},
-		{"cmd's quotes", "mode", `'{"mode":"hold"}'`, "it is an object in quotes"},
-		{"back quotes", "mode", "`{\"mode\":\"hold\"}`", "it is an object in quotes"},
-		{"backslashes", "mode", `{\"mode\":\"hold\"}`, "its quotes have backslashes"},
-		{"from a text processor", "mode", `{“mode”:“hold”}`, "its quotes are typographic ones"},
-		{"a form", "takeoff", `altitude=5`, "it looks like a form: send JSON"},
-		{"a form of two fields", "mode", `mode=hold&arm=true`, "it looks like a form: send JSON"},
-		{"an escaped form", "takeoff", `%7B%22altitude%22%3A5%7D=`, "it looks like a form: send JSON"},
-		{"curl -F", "takeoff", "--------------------------49894bae3ad74748\r\nContent-Disposition: form-data; " +
-			"name=\"altitude\"\r\n\r\n5\r\n", "it looks like a form of several parts (curl -F)"},
-		{"a file that was not read", "takeoff", `@body.json`, "it looks like the name of a file"},
-		{"XML", "takeoff", `<altitude>5</altitude>`, "it looks like XML or HTML"},
-		{"YAML", "takeoff", "altitude: 5\n", "it looks like YAML"},
-		{"a decimal comma", "takeoff", `{"altitude":2,5}`, "a number has a decimal comma"},
-		{"a comma too many", "mode", `{"mode":"hold",}`, "a comma stands before the brace"},
-		{"a comment", "mode", `{"mode":"hold" /* now */}`, "JSON has no comments"},
-		{"a length that is too small", "goto", place[:20], "it ends early; is the Content-Length too small?"},
-		{"two objects", "takeoff", `{"altitude":5}{"altitude":6}`, "something follows the object"},
-		{"UTF-16 with a mark", "takeoff", "\xff\xfe{\x00}\x00", "it looks like UTF-16"},
-		{"UTF-16 without", "takeoff", "{\x00}\x00", "it looks like UTF-16"},
-		{"UTF-16, big end first", "takeoff", "\x00{\x00}", "it looks like UTF-16"},
-		{"gzip", "takeoff", "\x1f\x8b\x08\x00", "it is compressed"},
-		{"Latin-1", "mode", "{\"mode\":\"h\xf6ld\" }\xf6", "something follows the object"},
-		{"something else", "takeoff", "take off, please", "invalid character"},
-	} {
-		flyHTTP(t, simPX4, func(hf *httpFlight) {
-			hf.fly("position")
-			hf.untouched(func() {
-				hf.post("/api/drone/"+c.path, c.body).want(hf.T, 400, "bad_request", object+c.says, "; want {")
-			})
-			if hf.Failed() {
-				hf.Error(c.name)
-			}
-		})
-	}
-	for body, says := range map[string]string{
-		`[{"altitude":5}]`: "not an object: it is an array; want {\"altitude\":10}",
-		`"{\"altitude\":5}"`: `it is an object in quotes, made JSON twice; send the object itself; want ` +
-			`{"altitude":10}`,
-		`5`:                     `the body is JSON, but not an object; want {"altitude":10}`,
-		"\ufeff{\"altitude\":5": `it ends early; is the Content-Length too small?; want {"altitude":10}`,
-	} {
-		call(silent(), "POST", "/api/drone/takeoff", strings.NewReader(body)).want(t, 400, "bad_request", says)
 	}
 }
 
@@ -1374,8 +1352,9 @@ func FuzzBody(f *testing.F) {
 	for i, path := range routes {
 		f.Add(uint8(i), []byte(postRoutes[path]))
 	}
-	for _, b := range badBodies() {
-		f.Add(uint8(slices.Index(routes, b.path)), []byte(b.body[:min(len(b.body), 4097)]))
+	for _, b := range badRequests() {
+		path, _, _ := strings.Cut(b.path, "?")
+		f.Add(uint8(slices.Index(routes, path)), []byte(b.body[:min(len(b.body), 4097)]))
 	}
 	for _, body := range []string{``, `{}`, `{"arm":false}`, `{"mode":"RTL","arm":true}`, `{"mode":"manual"}`,
 		`{"mode":"altitude"}`} {
