@@ -26,38 +26,56 @@ type caller struct {
 	headers []string
 }
 
-// A page of another origin can have its user's browser send all these.
+const evil = "http://evil.example"
+
+// foreignPages are pages that command nothing and read nothing: a page of another origin can have its user's
+// browser send all these. The origin of laptop is allowed in one of two flights.
+var foreignPages = []caller{
+	{"a form", []string{"Origin", evil, "Content-Type", "application/x-www-form-urlencoded"}},
+	{"a form, over HTTPS", []string{"Origin", "https://evil.example", "Content-Type",
+		"multipart/form-data; boundary=x"}},
+	{"a form that holds JSON as text", []string{"Origin", evil, "Content-Type", "text/plain"}},
+	{"a fetch without CORS", []string{"Origin", evil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors",
+		"Content-Type", "text/plain"}},
+	{"a fetch that hides its origin", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"}},
+	{"a beacon", []string{"Origin", evil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors",
+		"Sec-Fetch-Dest", "empty"}},
+	{"JSON without a preflight", []string{"Origin", evil, "Content-Type", "application/json"}},
+	{"a sandboxed frame or a file", []string{"Origin", "null"}},
+	{"a sandboxed frame, by its Sec-Fetch-Site", []string{"Origin", "null", "Sec-Fetch-Site", "cross-site"}},
+	{"a page of another port here", []string{"Host", "192.0.2.7:8080", "Origin", "http://192.0.2.7:3000"}},
+	{"a page of another port here, by its Sec-Fetch-Site",
+		[]string{"Origin", "http://192.0.2.7:3000", "Sec-Fetch-Site", "same-site"}},
+	{"a page of the default port here", []string{"Host", "drone.local:8080", "Origin", "http://drone.local"}},
+	{"a page of another machine on this network", []string{"Host", "drone.local", "Origin", "http://printer.local"}},
+	{"a page of another address", []string{"Host", "[fe80::1]:8080", "Origin", "http://[fe80::2]:8080"}},
+	{"a page whose name begins with ours", []string{"Host", "drone.local", "Origin",
+		"http://drone.local.evil.example"}},
+	{"a page whose name ends with ours", []string{"Host", "drone.local", "Origin", "http://evildrone.local"}},
+	{"a page that has our name as its user", []string{"Host", "drone.local", "Origin",
+		"http://drone.local@evil.example"}},
+	{"a browser extension", []string{"Origin", "chrome-extension://abcdefgh"}},
+	{"an origin that can't be read", []string{"Origin", "::"}},
+	{"any origin", []string{"Origin", "*"}},
+	{"an empty origin", []string{"Origin", "", "Sec-Fetch-Site", "cross-site"}},
+	{"laptop without its port", []string{"Origin", "http://laptop.lan"}},
+	{"another port of laptop", []string{"Origin", "http://laptop.lan:3001"}},
+	{"a longer port", []string{"Origin", "http://laptop.lan:30000"}},
+	{"laptop over HTTPS", []string{"Origin", "https://laptop.lan:3000"}},
+	{"laptop in capitals, as no browser sends it", []string{"Origin", "http://Laptop.lan:3000"}},
+	{"laptop with a path", []string{"Origin", "http://laptop.lan:3000/"}},
+	{"a name under laptop's", []string{"Origin", "http://sub.laptop.lan:3000"}},
+	{"a name that begins with laptop's", []string{"Origin", "http://laptop.lan:3000.evil.example"}},
+}
+
 func TestNoPageOfAnotherOriginReachesTheDrone(t *testing.T) {
-	const evil = "http://evil.example"
-	pages := []caller{
-		{"a form", []string{"Origin", evil, "Content-Type", "application/x-www-form-urlencoded"}},
-		{"a form, over HTTPS", []string{"Origin", "https://evil.example", "Content-Type",
-			"multipart/form-data; boundary=x"}},
-		{"a form that holds JSON as text", []string{"Origin", evil, "Content-Type", "text/plain"}},
-		{"a fetch without CORS", []string{"Origin", evil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors",
-			"Content-Type", "text/plain"}},
-		{"a fetch that hides its origin", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"}},
-		{"a beacon", []string{"Origin", evil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors",
-			"Sec-Fetch-Dest", "empty"}},
-		{"JSON without a preflight", []string{"Origin", evil, "Content-Type", "application/json"}},
-		{"a sandboxed frame or a file", []string{"Origin", "null"}},
-		{"a sandboxed frame, by its Sec-Fetch-Site", []string{"Origin", "null", "Sec-Fetch-Site", "cross-site"}},
-		{"a page of another port here", []string{"Host", "192.0.2.7:8080", "Origin", "http://192.0.2.7:3000"}},
-		{"a page of another port here, by its Sec-Fetch-Site",
-			[]string{"Origin", "http://192.0.2.7:3000", "Sec-Fetch-Site", "same-site"}},
-		{"a page of the default port here", []string{"Host", "drone.local:8080", "Origin", "http://drone.local"}},
-		{"a page of another machine on this network",
-			[]string{"Host", "drone.local", "Origin", "http://printer.local"}},
-		{"a page of another address", []string{"Host", "[fe80::1]:8080", "Origin", "http://[fe80::2]:8080"}},
-		{"a page whose name begins with ours", []string{"Host", "drone.local", "Origin",
-			"http://drone.local.evil.example"}},
-		{"a page whose name ends with ours", []string{"Host", "drone.local", "Origin", "http://evildrone.local"}},
-		{"a page that has our name as its user", []string{"Host", "drone.local", "Origin",
-			"http://drone.local@evil.example"}},
-		{"a browser extension", []string{"Origin", "chrome-extension://abcdefgh"}},
-		{"an origin that can't be read", []string{"Origin", "::"}},
-	}
-	flyHTTP(t, simPX4, func(hf *httpFlight) { hf.keepsOut(pages) })
+	flyHTTP(t, simPX4, func(hf *httpFlight) { hf.keepsOut(foreignPages) })
+	atOrigin(t, func(hf *httpFlight) {
+		hf.keepsOut(foreignPages)
+		// A rebound name is refused from every origin.
+		call(hf.handler, "POST", "/api/drone/land", nil, "Host", "evil.example", "Origin", laptop).want(hf.T, 421,
+			"wrong_host")
+	}, laptop)
 }
 
 // keepsOut checks that pages of other origins change nothing and read nothing.
@@ -74,11 +92,10 @@ func (hf *httpFlight) keepsOut(pages []caller) {
 			}
 			// The answer to a preflight allows nothing (see checkForm), and names the way out.
 			preflight := append([]string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers",
-				"content-type",
-				"Access-Control-Request-Private-Network", "true"}, page.headers...)
-			call(hf.handler, "OPTIONS", "/api/drone/land", nil, preflight...).want(hf.T, 403, "cross_origin", "-origin")
-			call(hf.handler, "OPTIONS", "/api/drone/status", nil, preflight...).want(hf.T, 403, "cross_origin",
-				"-origin")
+				"content-type", "Access-Control-Request-Private-Network", "true"}, page.headers...)
+			for _, path := range []string{"/api/drone/land", "/api/drone/status"} {
+				call(hf.handler, "OPTIONS", path, nil, preflight...).want(hf.T, 403, "cross_origin", "-origin")
+			}
 			// Reading changes nothing, and the page does not get to see it.
 			call(hf.handler, "GET", "/api/drone/status", nil, page.headers...).wantOK(hf.T)
 			if hf.Failed() {
@@ -160,24 +177,6 @@ func TestThePreflightOfAnAllowedOriginIsAnswered(t *testing.T) {
 	}, laptop)
 }
 
-func TestEveryOtherOriginStaysOutThoughOneIsAllowed(t *testing.T) {
-	var others []caller
-	for _, origin := range []string{
-		"http://laptop.lan", "http://laptop.lan:3001", "https://laptop.lan:3000", "http://Laptop.lan:3000",
-		"http://laptop.lan:30000",
-		"http://laptop.lan:3000/", "http://sub.laptop.lan:3000", "http://laptop.lan:3000.evil.example",
-		"http://evil.example", "null", "*", "",
-	} {
-		others = append(others, caller{origin, []string{"Origin", origin, "Sec-Fetch-Site", "cross-site"}})
-	}
-	atOrigin(t, func(hf *httpFlight) {
-		hf.keepsOut(others)
-		// A rebound name is refused from every origin.
-		call(hf.handler, "POST", "/api/drone/land", nil, "Host", "evil.example", "Origin", laptop).want(hf.T, 421,
-			"wrong_host")
-	}, laptop)
-}
-
 // A browser tells its user only that it failed.
 func TestARefusedPageIsInTheLogWithTheOptionThatAllowsIt(t *testing.T) {
 	atOrigin(t, func(hf *httpFlight) {
@@ -227,71 +226,88 @@ func TestAnOriginIsReadAsBrowsersSendIt(t *testing.T) {
 	}
 }
 
-// A stranger has made a name of his own point to this board.
-func TestAReboundNameIsRefused(t *testing.T) {
-	hosts := []string{
-		"evil.example", "evil.example:80", "evil.example:8080", "EVIL.EXAMPLE", "evil.example.", "evil.example.:80",
-		"drone.local.evil.example", "localhost.evil.example", "evil.example.local.example", "local.example",
-		"evillocal.example",
-		"192.0.2.7.evil.example", "192.0.2.7.nip.example:8080", "7f000001.evil.example", "192.0.2", "192.0.2.7.8",
-		"0x7f.0.0.1",
-		"notfalcon.example.org", "sub.falcon.example.org", "example.org",
-		"[::1].evil.example", "[evil.example]", "[evil.example]:80", "192.0.2.7:80:80",
-		"drone:junk", "drone.local:99999", "192.0.2.7:-1", "[::1]:0x50",
+// hostNamesOf are those of a machine Board7 with this resolv.conf, and one name of -host.
+func hostNamesOf() hostNames {
+	const conf = `# made by hand
+domain	fleet.example
+search lab.example. Office.Example
+nameserver 192.0.2.1
+options ndots:2
+searching nothing
+search
+`
+	return ownHosts("Board7", conf, []string{"Falcon.Example.Org."})
+}
+
+// After DNS rebinding a stranger's name points to this board. Only names that no stranger can have are ours.
+func TestOfAllHostNamesOnlyOwnAndLocalOnesAreOurs(t *testing.T) {
+	ours := map[string][]string{
+		"an address": {"192.0.2.7", "192.0.2.7:8080", "[2001:db8::7]", "[2001:db8::7]:8080", "[fe80::1%eth0]:8080",
+			"127.0.0.1:8080", "[::1]:8080"},
+		"the board itself": {"localhost:8080", "drone.localhost:8080"},
+		"mDNS": {"drone.local", "drone.local:8080", "drone.local.", "drone.local.:8080", "drone.local:",
+			"Drone.Local"},
+		"a name without a dot": {"drone", "drone:8080", "drone.:8080", "evilhome"},
+		"a router's or company's name": {"drone.lan", "drone.home", "drone.localdomain:8080", "drone.home.arpa",
+			"drone.fleet.internal:8080"},
+		"the machine's own name, with its search domains": {"board7", "BOARD7:8080", "board7.fleet.example",
+			"board7.fleet.example:80", "board7.lab.example.", "board7.office.example"},
+		"a name of -host":      {"falcon.example.org", "FALCON.example.org.:8080"},
+		"none, as in HTTP/1.0": {""},
 	}
+	foreign := map[string][]string{
+		"a name of the net": {"evil.example", "evil.example:80", "evil.example:8080", "EVIL.EXAMPLE",
+			"evil.example.", "evil.example.:80"},
+		"one that begins or ends like a local one": {"drone.local.evil.example", "localhost.evil.example",
+			"evil.example.local.example", "local.example", "evillocal.example"},
+		"one that looks like an address": {"192.0.2.7.evil.example", "192.0.2.7.nip.example:8080",
+			"7f000001.evil.example", "192.0.2", "192.0.2.7.8", "0x7f.0.0.1", "[::1].evil.example", "[evil.example]",
+			"[evil.example]:80", "192.0.2.7:80:80"},
+		"one near the machine's": {"fleet.example", "other.fleet.example", "board7.example", "x.board7.fleet.example",
+			"board7.fleet.example.evil.example", "board7.falcon.example.org", "board7.192.0.2.1", "board7.by.hand",
+			"board7.ndots:2", "board7.nothing"},
+		"one near -host's":         {"notfalcon.example.org", "sub.falcon.example.org", "example.org"},
+		"one with a port of words": {"drone:junk", "drone.local:99999", "192.0.2.7:-1", "[::1]:0x50"},
+	}
+	names := hostNamesOf()
+	for why, hosts := range ours {
+		for _, host := range hosts {
+			lineEqual(t, strconv.Quote(host)+", "+why+", is ours", names.has(host), true)
+		}
+	}
+	for why, hosts := range foreign {
+		for _, host := range hosts {
+			lineEqual(t, strconv.Quote(host)+", "+why+", is ours", names.has(host), false)
+		}
+	}
+	lineEqual(t, "a domain is ours where the machine has no name",
+		ownHosts("", "search fleet.example", nil).has("fleet.example"), false)
+}
+
+func TestAForeignHostNameIsRefusedOnEveryRouteAndNothingIsSent(t *testing.T) {
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		hf.untouched(func() {
-			for _, host := range hosts {
-				origin := "http://" + host // to the browser the page has our origin
-				for path, body := range postRoutes {
-					call(hf.handler, "POST", path, strings.NewReader(body), "Host", host).want(hf.T, 421, "wrong_host")
-					call(hf.handler, "POST", path, strings.NewReader(body), "Host", host, "Origin", origin,
-						"Sec-Fetch-Site", "same-origin").
-						want(hf.T, 421, "wrong_host")
-				}
-				for _, path := range []string{"/api/drone", "/api/drone/status", "/api/drone/mode", "/api/mission",
-					"//api/drone"} {
-					call(hf.handler, "GET", path, nil, "Host", host).want(hf.T, 421, "wrong_host", strconv.Quote(host))
-				}
-				if hf.Failed() {
-					hf.Fatal(host)
-				}
+			const host = "evil.example:8080"
+			for path, body := range postRoutes {
+				call(hf.handler, "POST", path, strings.NewReader(body), "Host", host).want(hf.T, 421, "wrong_host")
+				// To the browser the page has our origin.
+				call(hf.handler, "POST", path, strings.NewReader(body), "Host", host, "Origin", "http://"+host,
+					"Sec-Fetch-Site", "same-origin").want(hf.T, 421, "wrong_host")
+			}
+			for _, path := range []string{"/api/drone", "/api/drone/status", "/api/drone/mode", "/api/mission",
+				"//api/drone"} {
+				call(hf.handler, "GET", path, nil, "Host", host).want(hf.T, 421, "wrong_host", strconv.Quote(host))
 			}
 		})
-	}, "falcon.example.org")
+	})
 }
 
 func TestAllowedCallersAreServed(t *testing.T) {
 	callers := []caller{
-		{"curl by address", []string{"Host", "192.0.2.7"}},
-		{"curl by address and port", []string{"Host", "192.0.2.7:8080", "User-Agent", "curl/8.5.0", "Content-Type",
+		{"curl", []string{"Host", "192.0.2.7:8080", "User-Agent", "curl/8.5.0", "Content-Type",
 			"application/x-www-form-urlencoded"}},
-		{"curl by IPv6 address", []string{"Host", "[2001:db8::7]"}},
-		{"curl by IPv6 address and port", []string{"Host", "[2001:db8::7]:8080"}},
-		{"curl by link-local address", []string{"Host", "[fe80::1%eth0]:8080"}},
-		{"curl on the board", []string{"Host", "localhost:8080"}},
-		{"curl on the board by address", []string{"Host", "127.0.0.1:8080"}},
-		{"curl on the board by IPv6 address", []string{"Host", "[::1]:8080"}},
-		{"any name of the board itself", []string{"Host", "drone.localhost:8080"}},
-		{"mDNS", []string{"Host", "drone.local"}},
-		{"mDNS with a port", []string{"Host", "drone.local:8080"}},
-		{"mDNS with a dot at the end", []string{"Host", "drone.local."}},
-		{"mDNS with a dot and a port", []string{"Host", "drone.local.:8080"}},
-		{"mDNS with an empty port", []string{"Host", "drone.local:"}},
-		{"mDNS in capitals", []string{"Host", "Drone.Local"}},
-		{"a single label", []string{"Host", "drone"}},
-		{"a single label with a port", []string{"Host", "drone:8080"}},
-		{"a single label with a dot", []string{"Host", "drone.:8080"}},
-		{"a router's name", []string{"Host", "drone.lan"}},
-		{"another router's name", []string{"Host", "drone.home"}},
-		{"a third router's name", []string{"Host", "drone.localdomain:8080"}},
-		{"a home network's name", []string{"Host", "drone.home.arpa"}},
-		{"a company's internal name", []string{"Host", "drone.fleet.internal:8080"}},
-		{"the machine's host name", []string{"Host", "board7.fleet.example"}},
-		{"the machine's host name with a port", []string{"Host", "board7.fleet.example:8080"}},
-		{"a name of -host", []string{"Host", "falcon.example.org"}},
-		{"a name of -host in capitals, with a dot", []string{"Host", "FALCON.example.org.:8080"}},
 		{"HTTP/1.0 without a Host", []string{"Host", ""}},
+		{"a name of -host", []string{"Host", "FALCON.example.org.:8080"}},
 		{"a page of ours", []string{"Host", "drone.local:8080", "Origin", "http://drone.local:8080"}},
 		{"a page of ours, by its Sec-Fetch-Site", []string{"Host", "drone.local", "Origin", "http://drone.local",
 			"Sec-Fetch-Site", "same-origin"}},
@@ -307,42 +323,7 @@ func TestAllowedCallersAreServed(t *testing.T) {
 				hf.Fatal(c.name)
 			}
 		}
-	}, "board7.fleet.example", "Falcon.Example.Org.")
-}
-
-func TestTheMachinesNameIsAllowedWithItsSearchDomains(t *testing.T) {
-	const conf = `# made by hand
-domain	fleet.example
-search lab.example. Office.Example
-nameserver 192.0.2.1
-options ndots:2
-searching nothing
-search
-`
-	names := ownHosts("Board7", conf, []string{"Falcon.Example.Org."})
-	for _, host := range []string{
-		"board7", "BOARD7:8080", "board7.fleet.example", "board7.fleet.example:80", "board7.lab.example.",
-		"board7.office.example", "falcon.example.org",
-	} {
-		if !names.has(host) {
-			t.Errorf("%s is refused", host)
-		}
-	}
-	for _, host := range []string{
-		"fleet.example", "other.fleet.example", "board7.example", "x.board7.fleet.example",
-		"board7.fleet.example.evil.example", "board7.falcon.example.org", "board7.192.0.2.1", "board7.by.hand",
-		"board7.ndots:2", "board7.nothing",
-	} {
-		if names.has(host) {
-			t.Errorf("%s is allowed", host)
-		}
-	}
-	if !names.has("evilhome") {
-		t.Error("a name without a dot is refused")
-	}
-	if ownHosts("", conf, nil).has("fleet.example") {
-		t.Error("a domain is allowed for a machine without a name")
-	}
+	}, "Falcon.Example.Org.")
 }
 
 // ---- Connections ----
