@@ -243,7 +243,7 @@ search
 func TestOfAllHostNamesOnlyOwnAndLocalOnesAreOurs(t *testing.T) {
 	ours := map[string][]string{
 		"an address": {"192.0.2.7", "192.0.2.7:8080", "[2001:db8::7]", "[2001:db8::7]:8080", "[fe80::1%eth0]:8080",
-			"127.0.0.1:8080", "[::1]:8080"},
+			"[::ffff:192.0.2.7]", "127.0.0.1:8080", "[::1]:8080"},
 		"the board itself": {"localhost:8080", "drone.localhost:8080"},
 		"mDNS": {"drone.local", "drone.local:8080", "drone.local.", "drone.local.:8080", "drone.local:",
 			"Drone.Local"},
@@ -421,6 +421,9 @@ func TestHEADIsGETWithoutItsBody(t *testing.T) {
 			t.Errorf("HEAD %s: %d %q, GET is %d", path, head.status, head.body, get.status)
 		}
 		for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control", "Allow"} {
+			if path == "/api/drone/status" && name == "Content-Length" {
+				continue // the time in it may have a digit more by now
+			}
 			if head.header.Get(name) != get.header.Get(name) {
 				t.Errorf("HEAD %s: %s is %q, with GET it is %q", path, name, head.header.Get(name),
 					get.header.Get(name))
