@@ -103,6 +103,13 @@ func TestASampleHasEveryValueOfEveryDimension(t *testing.T) {
 	}
 }
 
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // atBaud returns the state of a line at a baud rate.
 func atBaud(rate int64) *lineState {
 	l := &lineState{}

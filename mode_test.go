@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -92,11 +93,6 @@ func (f *hearing) shows(custom uint32, armed bool, with ...string) {
 		}
 	}
 	f.taken = f.judge(r, f.at)
-}
-
-// modeShows gives the machine a report of one of our modes.
-func (f *hearing) modeShows(t *testing.T, m Mode, armed bool) {
-	f.shows(numberOf(t, f.firmware, m.String()), armed)
 }
 
 // sends begins a plan and sends its steps. A plan that still runs ends.
@@ -230,84 +226,6 @@ var machineWords = sync.OnceValue(func() *vocabulary[*hearing] {
 // rule is a sentence and the script that shows it.
 type rule struct{ name, flight string }
 
-func TestFirstContactOnlyCountsArmed(t *testing.T) {
-	for _, m := range allModes {
-		t.Run("disarmed in "+m.String(), func(t *testing.T) {
-			f := newHearing()
-			if f.modeShows(t, m, false); f.mode != ModeManual || f.taken {
-				t.Errorf("mode %v, taken %v; want manual", f.mode, f.taken)
-			}
-		})
-		t.Run("armed in "+m.String(), func(t *testing.T) {
-			f := newHearing()
-			if f.modeShows(t, m, true); f.mode != m {
-				t.Errorf("mode %v, want %v", f.mode, m)
-			}
-		})
-	}
-}
-
-// everyChange calls test with a machine in each mode and each mode to ask for.
-func everyChange(t *testing.T, test func(t *testing.T, f *hearing, from Mode, to goal)) {
-	for _, from := range allModes {
-		for _, to := range requestable {
-			t.Run(fmt.Sprintf("%v to %v", from, to), func(t *testing.T) {
-				f := newHearing()
-				f.modeShows(t, from, true)
-				test(t, f, from, commanded(px4, to, false))
-			})
-		}
-	}
-}
-
-func TestAcceptedCommandIsTheModeFromEveryMode(t *testing.T) {
-	everyChange(t, func(t *testing.T, f *hearing, from Mode, to goal) {
-		f.sends(to)
-		if f.mode != from {
-			t.Errorf("before the ack: mode %v, want %v", f.mode, from)
-		}
-		f.accepts(to)
-		if f.mode != to.mode {
-			t.Errorf("accepted: mode %v, want %v", f.mode, to.mode)
-		}
-		f.modeShows(t, from, true) // its last report before the change
-		if f.mode != to.mode || f.taken {
-			t.Errorf("after an old report: mode %v, want %v", f.mode, to.mode)
-		}
-		f.shows(to.number, true)
-		if f.mode != to.mode || f.taken {
-			t.Errorf("followed: mode %v, want %v", f.mode, to.mode)
-		}
-	})
-}
-
-// TestReportBeforeTheAckIsOursAndIsTheMode: until the step is accepted the mode is the reported one.
-func TestReportBeforeTheAckIsOursAndIsTheMode(t *testing.T) {
-	everyChange(t, func(t *testing.T, f *hearing, from Mode, to goal) {
-		was := f.report.custom
-		f.sends(to)
-		f.shows(to.number, true)
-		shown, _ := px4.reported(to.number)
-		if f.taken || was != to.number && f.mode != shown {
-			t.Errorf("before the ack: mode %v, taken %v; want %v", f.mode, f.taken, shown)
-		}
-		if f.accepts(to); f.mode != to.mode {
-			t.Errorf("accepted: mode %v, want %v", f.mode, to.mode)
-		}
-	})
-}
-
-func TestRefusedCommandChangesNothingInAnyMode(t *testing.T) {
-	everyChange(t, func(t *testing.T, f *hearing, from Mode, to goal) {
-		f.sends(to)
-		f.machine.refused(f.steps[0])
-		f.modeShows(t, from, true)
-		if f.mode != from || f.taken {
-			t.Errorf("mode %v, want %v", f.mode, from)
-		}
-	})
-}
-
 // belongs is rule 3's table: which reports belong to a commanded mode. It goes by the
 // autopilot's own numbers. RTL belongs to a return only, so that a failsafe always shows.
 func belongs(o goal, r report) bool {
@@ -331,109 +249,6 @@ func endsTakeoff(o goal, r report) bool {
 // goes to POSCTL by itself while sticks are sent.
 func followsStream(r report) bool {
 	return !r.armed && r.streamed && r.custom == px4Custom(3, 0)
-}
-
-// everyReport calls test with each commanded mode, on an armed and a disarmed vehicle, and
-// with each report of the autopilot, near the height at which a takeoff ends and below it.
-func everyReport(t *testing.T, test func(t *testing.T, f *hearing, o goal, r report)) {
-	for _, fw := range []firmware{px4, copter, quadPlane} {
-		for _, c := range requestable {
-			for _, transit := range []bool{false, true} {
-				for _, m := range append(modesOf(fw), autopilotMode{custom: 99, mode: ModeOther}) {
-					for i := range 16 { // a bit for each fact: the report's armed, low, streamed; armed before it
-						r := report{shownMode: shownMode{custom: m.custom, armed: i&1 != 0}, mode: m.mode,
-							amsl: highEnough, streamed: i&4 != 0}
-						if i&2 != 0 {
-							r.amsl = tooLow
-						}
-						wasArmed := i&8 != 0
-						if c == ModeTakeoff && !wasArmed || transit && c != ModeLand {
-							continue // a takeoff has not begun; only a landing has a way to its place
-						}
-						f := newHearing()
-						f.firmware = fw
-						f.modeShows(t, ModeAltitude, wasArmed)
-						o := commanded(fw, c, transit)
-						f.accepts(o)
-						f.shows(o.number, wasArmed)
-						if f.mode != c || f.taken {
-							t.Fatalf("firmware %d: commanded %v is %v, taken %v", fw, c, f.mode, f.taken)
-						}
-						test(t, f, o, r)
-						if t.Failed() {
-							t.Fatalf("firmware %d: %v transit=%v, armed=%v, reports %+v", fw, c, transit, wasArmed, r)
-						}
-					}
-				}
-			}
-		}
-	}
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func TestNewReportShowsUnlessItBelongsToTheCommand(t *testing.T) {
-	everyReport(t, func(t *testing.T, f *hearing, o goal, r report) {
-		want, taken := r.mode, r.armed || !f.report.armed // a report of disarming is no takeover
-		if belongs(o, r) {
-			want, taken = o.mode, false
-		}
-		if f.taken = f.judge(r, f.at); f.mode != want || f.taken != taken {
-			t.Errorf("mode %v, taken %v; want %v, %v", f.mode, f.taken, want, taken)
-		}
-		if again := f.judge(r, f.at.Add(time.Minute)); again || f.mode != want {
-			t.Errorf("the same a minute later: mode %v, taken %v; want %v", f.mode, again, want)
-		}
-	})
-}
-
-func TestFailsafeAlwaysShows(t *testing.T) {
-	for _, c := range requestable {
-		t.Run("RTL in commanded "+c.String(), func(t *testing.T) {
-			for _, armed := range []bool{true, false} {
-				f := newHearing()
-				f.modeShows(t, ModeAltitude, true)
-				o := commanded(px4, c, c == ModeLand)
-				f.accepts(o)
-				f.shows(o.number, true)
-				f.modeShows(t, ModeRTL, armed)
-				want := ModeRTL
-				if c == ModeRTGS {
-					want = ModeRTGS
-				}
-				if f.mode != want {
-					t.Errorf("armed=%v: mode %v, want %v", armed, f.mode, want)
-				}
-			}
-		})
-	}
-}
-
-func TestEqualReportNeverChangesTheMode(t *testing.T) {
-	for _, c := range requestable {
-		for _, m := range allModes {
-			for _, armed := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%v commanded in %v armed=%v", c, m, armed), func(t *testing.T) {
-					f := newHearing()
-					f.modeShows(t, ModeAltitude, true)
-					f.modeShows(t, m, armed)
-					f.accepts(commanded(px4, c, false))
-					for range 4 {
-						f.modeShows(t, m, armed)
-						f.at = f.at.Add(time.Second)
-						if f.mode != c || f.taken {
-							t.Errorf("mode %v, want %v", f.mode, c)
-						}
-					}
-				})
-			}
-		}
-	}
 }
 
 // TestUnansweredPlansDoNotPileUp: a client may repeat a command for hours.
@@ -606,161 +421,6 @@ func TestModesAreReadInAnyCaseAndOtherIsRefused(t *testing.T) {
 	}
 }
 
-// pilotsMoment is a moment of a plan: a step, and what has become of it.
-type pilotsMoment struct {
-	state string // one of the constants below, or "waits"
-	at    int    // index of the step; -1: the plan has not begun
-}
-
-const (
-	stepSent  = "sent"  // neither acknowledged nor shown
-	stepShown = "shown" // not acknowledged
-	stepAcked = "acked" // not shown
-	stepDone  = "done"  // acknowledged and shown
-)
-
-// pilotsCase is a moment of a manoeuvre of a vehicle, and the mode that the pilot sets
-// there. There is one case for each mode of the autopilot, the present one included.
-type pilotsCase struct {
-	name   string
-	from   view
-	plan   plan
-	moment pilotsMoment
-	pilot  autopilotMode
-}
-
-// flyingVehicle is a vehicle in one of the autopilot's modes, 10 m up or on the ground.
-func flyingVehicle(t *testing.T, f firmware, mode string, flying bool) view {
-	v := view{
-		firmware: f, shownMode: shownMode{custom: numberOf(t, f, mode), armed: flying}, landed: onGround,
-		home: point{amsl: 488}, heading: 90,
-		place:  place{47.3977421, 8.5455938, 0, 488},
-		params: map[string]float64{"Q_GUIDED_MODE": 1, "WPNAV_SPEED": 1000},
-	}
-	if flying {
-		v.landed, v.place.amsl, v.place.altitude = landedState(common.MAV_LANDED_STATE_IN_AIR), 498, 10
-	}
-	return v
-}
-
-// everyPilot returns every pilotsCase.
-func everyPilot(t *testing.T) (cases []pilotsCase) {
-	lat, lon, height, yes := 47.398, 8.546, 20.0, true
-	requests := map[string]request{
-		"takeoff": {setMode: true, mode: ModeTakeoff, altitude: &height},
-		"goto":    {setMode: true, mode: ModeHold, goTo: true, altitude: &height},
-		"landAt":  {setMode: true, mode: ModeLand, lat: &lat, lon: &lon},
-		"holdArm": {setMode: true, mode: ModeHold, arm: &yes},
-	}
-	for _, m := range []Mode{ModeManual, ModeAltitude, ModePosition, ModeHold, ModeLand, ModeRTL, ModeRTGS} {
-		requests[m.String()] = request{setMode: true, mode: m}
-	}
-	for _, name := range []string{
-		"px4 ALTCTL", "px4 POSCTL", "px4 AUTO.LOITER", "px4 AUTO.MISSION", "copter ALT_HOLD", "copter LOITER",
-		"copter GUIDED", "copter AUTO",
-		"quadplane QHOVER", "plane FBWA",
-	} {
-		w := strings.Fields(name)
-		fw := map[string]firmware{"px4": px4, "copter": copter, "quadplane": quadPlane, "plane": plane}[w[0]]
-		for what, r := range requests {
-			v := flyingVehicle(t, fw, w[1], what != "takeoff")
-			p, err := r.plan(v, nil)
-			if err != nil {
-				continue // plan_test.go has the refused ones
-			}
-			moments := []pilotsMoment{{"waits", -1}}
-			for i, s := range p.steps {
-				if s.to != nil {
-					moments = append(moments, pilotsMoment{stepSent, i}, pilotsMoment{stepShown, i},
-						pilotsMoment{stepAcked, i}, pilotsMoment{stepDone, i})
-				}
-			}
-			for _, m := range moments {
-				for _, pilot := range modesOf(fw) {
-					at := fmt.Sprintf("%s %s, step %d %s, %s", name, what, m.at, m.state, pilot.name)
-					cases = append(cases, pilotsCase{at, v, p, m, pilot})
-				}
-			}
-		}
-	}
-	slices.SortFunc(cases, func(a, b pilotsCase) int { return strings.Compare(a.name, b.name) })
-	return cases
-}
-
-// leads brings a machine to the moment, and returns the numbers of the modes that are explained there.
-func (c *pilotsCase) leads() (f *hearing, explained []uint32) {
-	f = newHearing()
-	f.firmware = c.from.firmware
-	f.shows(c.from.custom, true)
-	explained = []uint32{c.from.custom}
-	for i, s := range c.plan.steps[:c.moment.at+1] {
-		if s.to == nil {
-			continue
-		}
-		state := stepDone
-		if i == c.moment.at {
-			state = c.moment.state
-		}
-		f.steps = append(f.steps, s.to)
-		f.claim(s.to, f.at)
-		if state == stepShown || state == stepDone {
-			f.shows(s.to.number, true)
-			explained = nil
-		}
-		explained = append(explained, s.to.number)
-		if s.to.end != 0 {
-			explained = append(explained, s.to.end)
-		}
-		if state == stepAcked || state == stepDone {
-			f.accepted(*s.to)
-			explained = []uint32{s.to.number, f.report.custom} // a repeated report is not new
-			if s.to.end != 0 {
-				explained = append(explained, s.to.end)
-			}
-			if s.to == c.plan.goal() {
-				f.steps = nil
-			}
-		}
-	}
-	return f, explained
-}
-
-// TestPilotsSwitchShowsAtEveryMomentOfEveryManoeuvre is rules 2 and 3: a report that the
-// plan explains is ours, and every other one is a takeover.
-func TestPilotsSwitchShowsAtEveryMomentOfEveryManoeuvre(t *testing.T) {
-	for _, c := range sampled(t, everyPilot(t), 1000) {
-		f, explained := c.leads()
-		before := f.mode
-		f.shows(c.pilot.custom, true) // high enough for a takeoff's end
-		switch ours := slices.Contains(explained, c.pilot.custom); {
-		case ours && f.taken:
-			t.Errorf("%s: explained, but it is a takeover", c.name)
-		case ours && f.mode != before && f.mode != c.pilot.mode:
-			t.Errorf("%s: the mode is %v, before %v", c.name, f.mode, before)
-		case !ours && (!f.taken || f.mode != c.pilot.mode):
-			t.Errorf("%s: taken is %v and the mode %v, want %v", c.name, f.taken, f.mode, c.pilot.mode)
-		}
-	}
-}
-
-// TestReturnShowsAtEveryMomentOfEveryManoeuvre: a failsafe's return is never hidden, except
-// during a return of ours.
-func TestReturnShowsAtEveryMomentOfEveryManoeuvre(t *testing.T) {
-	var cases []pilotsCase
-	for _, c := range everyPilot(t) {
-		if c.pilot.mode == ModeRTL && c.plan.goal().mode != ModeRTL && c.plan.goal().mode != ModeRTGS {
-			cases = append(cases, c)
-		}
-	}
-	for _, c := range sampled(t, cases, 500) {
-		f, _ := c.leads()
-		f.shows(c.pilot.custom, true)
-		if !f.taken || f.mode != ModeRTL {
-			t.Errorf("%s: taken is %v and the mode %v", c.name, f.taken, f.mode)
-		}
-	}
-}
-
 // witness holds the machine under test, and works out by rules 1, 2 and 3 what it must answer.
 type witness struct {
 	machine  // its last and sent are hidden by the witness's own
@@ -879,12 +539,12 @@ func (w *witness) restarts() {
 	w.restarted, w.commanded, w.closed = w.heard, nil, len(w.sent)
 }
 
-// wrong is what the machine answers wrongly now, or "".
-func (w *witness) wrong() string {
+// wrong is what the machine answers wrongly now, or ""; modes are those of its autopilot.
+func (w *witness) wrong(modes []autopilotMode) string {
 	if w.mode != w.wants {
 		return fmt.Sprintf("the mode is %v, want %v", w.mode, w.wants)
 	}
-	for _, m := range modesOf(w.firmware) {
+	for _, m := range modes {
 		claimed := w.claimed(w.now, func(to *goal) bool { return to.number == m.custom }) >= 0
 		if claimed != (w.openClaim(report{shownMode: shownMode{custom: m.custom}}) >= 0) {
 			return fmt.Sprintf("%s is claimed: %v", m.name, claimed)
@@ -893,14 +553,116 @@ func (w *witness) wrong() string {
 	return ""
 }
 
-// FuzzMachine gives the machine commands, reports, restarts and time in any order. The first byte
-// is the autopilot, 0 for PX4 and 1 for Copter. Each event is two bytes: what happens, and a mode of
-// the autopilot's list. 64 is added to the mode when the vehicle is low, 128 while our sticks are streamed.
+// walker is a machine beside its witness, and the events that they were given so far.
+type walker struct {
+	*witness
+	modes []autopilotMode
+	story strings.Builder
+}
+
+// machineEvents are the events of a walk: report armed, disarmed; accepted, accepted transit, refused, sent; time,
+// abandoned, restarted.
+const machineEvents = "RratxdTAN"
+
+// walked gives a machine and its witness events, and returns where they disagree, or "". The first byte is the
+// autopilot, 0 for PX4 and 1 for Copter. Each event is two bytes: what happens, and a mode of the autopilot's list.
+// 64 is added to the mode when the vehicle is low, 128 while our sticks are streamed.
+func walked(events []byte) (wrong string) {
+	if len(events) == 0 || len(events) > 1000 {
+		return ""
+	}
+	is := []firmware{px4, copter}[events[0]&1]
+	w := walker{witness: &witness{firmware: is, now: time.Unix(1_700_000_000, 0)}, modes: modesOf(is)}
+	for events = events[1:]; len(events) > 1; events = events[2:] {
+		wrong = w.happens(machineEvents[events[0]%byte(len(machineEvents))], int(events[1]))
+		if wrong == "" {
+			wrong = w.wrong(w.modes)
+		}
+		if wrong != "" {
+			return fmt.Sprintf("%s, after%s", wrong, w.story.String())
+		}
+	}
+	return ""
+}
+
+// happens gives both one event. It returns what the machine judged wrongly, or "".
+func (w *walker) happens(what byte, arg int) string {
+	o := commanded(w.firmware, requestable[arg%len(requestable)], false)
+
+	// the way to a landing's place
+	if what == 't' {
+		o = commanded(w.firmware, ModeLand, true)
+	}
+	if what == 'R' || what == 'r' {
+		mode := w.modes[(arg&63)%len(w.modes)]
+		fmt.Fprintf(&w.story, " %c:%s", what, mode.name)
+		return w.seeReport(report{
+			shownMode: shownMode{custom: mode.custom, armed: what == 'R'},
+			mode:      mode.mode,
+			amsl:      []float64{highEnough, tooLow}[arg>>6&1],
+			streamed:  arg>>7 == 1,
+		})
+	}
+	fmt.Fprintf(&w.story, " %c:%v", what, o.mode)
+	switch {
+	case !w.heard && what != 'T' && what != 'N': // there is no vehicle to command
+	case what == 'a', what == 't':
+		w.accepts(o)
+	case what == 'x':
+		w.refuses()
+	case what == 'd':
+		w.sends(o)
+	case what == 'T':
+		w.now = w.now.Add(time.Duration(arg) * 100 * time.Millisecond)
+	case what == 'A':
+		w.abandon()
+		w.forgets()
+	case what == 'N':
+		w.restarts()
+	}
+	return ""
+}
+
+// showsMode is the argument of a report of one of our modes.
+func showsMode(tb testing.TB, f firmware, m Mode) byte {
+	n := numberOf(tb, f, m.String())
+	return byte(slices.IndexFunc(modesOf(f), func(row autopilotMode) bool { return row.custom == n }))
+}
+
+// Each walk commands a few modes, and most of its reports show these: so reports meet claims, and the modes that
+// were commanded, again and again.
+func TestTheMachineAndItsWitnessAgreeOnEveryWalk(t *testing.T) {
+	for n := range uint64(1500) {
+		dice := rand.New(rand.NewPCG(n, 1))
+		is := []firmware{px4, copter}[n&1]
+		few := []byte{byte(dice.IntN(len(requestable))), byte(dice.IntN(len(requestable))), byte(ModeHold)}
+		events := []byte{byte(n & 1)}
+		for range 30 {
+			what := "RRRRRRrratxddddTTAN"[dice.IntN(19)]
+			arg := few[dice.IntN(len(few))]
+			switch what {
+			case 'R', 'r':
+				arg = showsMode(t, is, Mode(arg))
+				if dice.IntN(4) == 0 {
+					arg = byte(dice.IntN(64))
+				}
+				if dice.IntN(3) == 0 {
+					arg |= byte(dice.IntN(4)) << 6
+				}
+			case 'T':
+				arg = byte(dice.IntN(60))
+			}
+			events = append(events, byte(strings.IndexByte(machineEvents, what)), arg)
+		}
+		if wrong := walked(events); wrong != "" {
+			t.Fatalf("walk %d: %s", n, wrong)
+		}
+	}
+}
+
+// FuzzMachine gives the machine commands, reports, restarts and time in any order.
 func FuzzMachine(f *testing.F) {
-	// report armed, disarmed; accepted, accepted transit, refused, sent; time, abandoned, restarted
-	const whats = "RratxdTAN"
 	const which = "mapthlrso" // manual, altitude, position, takeoff, hold, land, rtl, rtgs, other
-	autopilots := []firmware{px4, copter}
 	for _, flight := range []string{
 		"rh dh ah dt rt at Rt Tz Rh dh ah Rh Tz dl al Rl rl rh Tz", // a takeoff, a goto, a landing
 		"Rp dh t. Rh Tz Rh dl Rl al rl rh",                         // a landing at a place
@@ -914,70 +676,26 @@ func FuzzMachine(f *testing.F) {
 		"Rh dr Tz Tz Rr Rh dr dp Rr Rp",
 		"N. Rh N. dp ap rp", // accepted before the restarted vehicle is heard
 	} {
-		for fw, autopilot := range autopilots {
-			list, events := modesOf(autopilot), []byte{byte(fw)}
+		for fw, autopilot := range []firmware{px4, copter} {
+			events := []byte{byte(fw)}
 			for e := range strings.FieldsSeq(flight) {
-				arg := 0
+				arg := byte(0)
 				if i := strings.IndexByte(which, e[1]); i >= 0 && strings.IndexByte("Rr", e[0]) >= 0 {
-					n := numberOf(f, autopilot, allModes[i].String())
-					arg = slices.IndexFunc(list, func(m autopilotMode) bool { return m.custom == n })
+					arg = showsMode(f, autopilot, allModes[i])
 				} else if i >= 0 {
-					arg = i
+					arg = byte(i)
 				}
 				if e[0] == 'T' {
 					arg = 25 // 2.5 s
 				}
-				events = append(events, byte(strings.IndexByte(whats, e[0])), byte(arg))
+				events = append(events, byte(strings.IndexByte(machineEvents, e[0])), arg)
 			}
 			f.Add(events)
 		}
 	}
-
 	f.Fuzz(func(t *testing.T, events []byte) {
-		if len(events) == 0 || len(events) > 1000 {
-			return
-		}
-		w := &witness{firmware: autopilots[events[0]&1], now: time.Unix(1_700_000_000, 0)}
-		list := modesOf(w.firmware)
-		story := ""
-		for events = events[1:]; len(events) > 1; events = events[2:] {
-			what, arg := whats[events[0]%byte(len(whats))], int(events[1])
-			mode := list[(arg&63)%len(list)]
-			o := commanded(w.firmware, requestable[arg%len(requestable)], false)
-			if what == 't' { // the way to a landing's place
-				o = commanded(w.firmware, ModeLand, true)
-			}
-			var wrong string
-			switch {
-			case what == 'R', what == 'r':
-				amsl := []float64{highEnough, tooLow}[arg>>6&1]
-				wrong = w.seeReport(report{shownMode: shownMode{custom: mode.custom, armed: what == 'R'},
-					mode: mode.mode, amsl: amsl, streamed: arg>>7 == 1})
-				story += fmt.Sprintf(" %c:%s", what, mode.name)
-			case !w.heard && what != 'T' && what != 'N': // there is no vehicle to command
-			case what == 'a', what == 't':
-				w.accepts(o)
-			case what == 'x':
-				w.refuses()
-			case what == 'd':
-				w.sends(o)
-			case what == 'T':
-				w.now = w.now.Add(time.Duration(arg) * 100 * time.Millisecond)
-			case what == 'A':
-				w.abandon()
-				w.forgets()
-			case what == 'N':
-				w.restarts()
-			}
-			if what != 'R' && what != 'r' {
-				story += fmt.Sprintf(" %c:%v", what, o.mode)
-			}
-			if wrong == "" {
-				wrong = w.wrong()
-			}
-			if wrong != "" {
-				t.Fatalf("%s, after%s", wrong, story)
-			}
+		if wrong := walked(events); wrong != "" {
+			t.Fatal(wrong)
 		}
 	})
 }
