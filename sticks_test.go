@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -380,82 +381,6 @@ func parseStickFlight(t *testing.T, s string) *stickFlight {
 	return newStickFlight(f, receiver, param)
 }
 
-// TestPilotsSwitchAtEveryMoment is a product: what the sticks do × the mode that the pilot sets ×
-// the receiver's state. After the switch no stick moves, and no hold is commanded.
-func TestPilotsSwitchAtEveryMoment(t *testing.T) {
-	moments := []struct{ name, script string }{
-		{"nothing was streamed", "+1s"},
-		{"a stick mode is being set", "plan asks position"},
-		{"centred, before the client's first stick", "sets altitude"},
-		{"the client's", "sets altitude, axes 300 -200 700 100 5s"},
-		{"the client's, in manual mode", "sets manual, axes 300 -200 430 100 5s"},
-		{"a silent client's", "sets altitude, axes 300 -200 700 100 500ms, +2s"},
-		{"a hold is due for a silent client", "sets altitude, axes 300 -200 700 100 500ms, +3s"},
-		{"that hold's plan waits", "sets altitude, axes 300 -200 700 100 500ms, +3s, leaves, +1s"},
-		{"that hold was not acknowledged",
-			"sets altitude, axes 300 -200 700 100 500ms, +3s, leaves, +1s, plan refused"},
-		{"a way out waits", "sets manual, axes 300 -200 430 100 5s, leaves, +1s"},
-		{"a way out is in its intermediate mode", "sets manual, axes 300 -200 430 100 5s, leaves, led position, +1s"},
-		{"the stick mode was left", "sets position, axes 300 -200 700 100 5s, leaves, rests, left hold"},
-		{"a stick mode was refused", "plan asks position, plan refused"},
-	}
-	for _, vehicle := range []string{
-		"px4 none", "px4 1 in-use", "px4 3 in-use", "px4 5 none", "copter none", "copter idle", "copter in-use",
-		"quadplane none", "quadplane idle", "plane none", "plane in-use",
-	} {
-		for _, m := range moments {
-			f := parseStickFlight(t, vehicle).v.firmware
-			for _, pilot := range modesOf(f) {
-				t.Run(vehicle+" "+m.name+" "+pilot.name, func(t *testing.T) {
-					h := parseStickFlight(t, vehicle)
-					if f == plane && strings.Contains(m.script, "position") {
-						return // it has no such mode
-					}
-					if wrong := h.play(t, m.script); wrong != "" {
-						t.Fatal(wrong)
-					}
-					before, ran := h.axes, h.phase != stickOff
-					h.state()
-					n := len(h.frames)
-					h.in(pilot.name)
-					h.switched(h.v)
-					h.act()
-					stood := h.axes
-					h.pass(8 * time.Second)
-
-					want := "off released"
-					switch level := (axes{z: 500}); {
-					case !ran:
-						want = "off"
-					case f.ardupilot() && h.src.receiver == receiverInUse:
-					case pilot.mode.flownBySticks() || f.ardupilot():
-						if pilot.mode == ModeManual {
-							level.z = before.z
-						}
-						want = fmt.Sprintf("nobody 0 0 %d 0", level.z)
-					default:
-						want = fmt.Sprintf("nobody %d %d %d %d", before.x, before.y, before.z, before.r)
-					}
-					if got := h.state(); got != want {
-						t.Errorf("%s, want %s", got, want)
-					}
-					for _, sent := range h.frames[n:] {
-						if sent.axes != stood && sent.axes != released {
-							t.Fatalf("%v after the switch", sent.axes)
-						}
-					}
-					if h.by(h.v) == "client" || !h.taken {
-						t.Error("the client has the sticks")
-					}
-					if h.giveToClient(h.v, netip.Addr{}); h.taken {
-						t.Error("a stick mode set here does not give them back")
-					}
-				})
-			}
-		}
-	}
-}
-
 // TestSilenceIsAnsweredWhereOurStreamFlies: firmware × receiver × mode.
 func TestSilenceIsAnsweredWhereOurStreamFlies(t *testing.T) {
 	for _, f := range []string{"px4 1", "px4 5", "copter", "quadplane", "plane"} {
@@ -552,14 +477,56 @@ func TestStreamIsSentAtItsRateAndNeverElse(t *testing.T) {
 	}
 }
 
+// stickVehicles are the vehicles of the walks: a firmware, a parameter, a receiver.
+var stickVehicles = []string{"px4 1 none", "px4 3 none", "px4 5 in-use", "px4 2 idle", "copter none", "copter idle",
+	"copter in-use", "quadplane idle", "plane in-use"}
+
+// sticksWalked gives the sticks events, and returns which rule they broke, or "". The first byte is the vehicle.
+// Each event is two bytes: what happens, and its argument.
+func sticksWalked(t *testing.T, events []byte) string {
+	if len(events) == 0 {
+		return ""
+	}
+	vehicle := stickVehicles[int(events[0])%len(stickVehicles)]
+	w := &stickWitness{stickFlight: parseStickFlight(t, vehicle)}
+	story := vehicle + ":"
+	for events = events[1:]; len(events) > 1; events = events[2:] {
+		what, arg := stickEvents[int(events[0])%len(stickEvents)], int(events[1])
+		if strings.IndexByte(stickEvents, events[0]) >= 0 { // a seed has the letter itself
+			what = events[0]
+		}
+		story += fmt.Sprintf(" %c%d", what, arg)
+		w.happens(what, arg)
+		w.goesOn = w.goesOn && (w.phase != stickOff || strings.IndexByte("pT", what) >= 0)
+		if wrong := w.look(); wrong != "" {
+			return fmt.Sprintf("%s: %s after %s", wrong, w.state(), story)
+		}
+	}
+	return ""
+}
+
+// Each walk begins with a client's sticks in a stick mode. Then anything happens, a pilot's switch most often.
+func TestTheSticksKeepTheirRulesOnEveryWalk(t *testing.T) {
+	for n := range 800 {
+		dice := rand.New(rand.NewPCG(uint64(n), 1))
+		mode := byte(dice.IntN(3))
+		events := []byte{byte(n), 'e', mode, 'T', 30, 'g', mode, 'i', byte(dice.IntN(256)), 'T', byte(dice.IntN(200))}
+		for range 12 {
+			what := ("pppTTTTii" + stickEvents)[dice.IntN(9+len(stickEvents))]
+			events = append(events, what, byte(dice.IntN(256)))
+		}
+		if wrong := sticksWalked(t, events); wrong != "" {
+			t.Fatalf("walk %d: %s", n, wrong)
+		}
+	}
+}
+
 // FuzzSticks gives the sticks everything that happens to them in any order. After
 // a switch that no client commanded, until a client sets a stick mode or leaves one, only
 // centred, unmoved or released sticks are streamed, and no hold is asked for. Nothing
 // happens that "Who has the sticks" forbids.
 func FuzzSticks(f *testing.F) {
-	vehicles := []string{"px4 1 none", "px4 3 none", "px4 5 in-use", "px4 2 idle", "copter none", "copter idle",
-		"copter in-use", "quadplane idle", "plane in-use"}
-	for vehicle := range vehicles {
+	for vehicle := range stickVehicles {
 		for _, seed := range []string{ // as a failure prints them
 			"e0 g1 i49 T50 p3 T50", "e0 g1 i20 T200 T50 p5 T1 c0", "e0 g1 i1 T200 l0 f0 T60",
 			"e0 g0 i49 l0 k0 T120 r0 T50 a0", "e0 g1 T200 l0 f0 T60", "e0 g2 i49 F0 T50 e0 g2",
@@ -575,21 +542,8 @@ func FuzzSticks(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, events []byte) {
-		if len(events) == 0 {
-			return
-		}
-		w := &stickWitness{stickFlight: parseStickFlight(t, vehicles[int(events[0])%len(vehicles)])}
-		story := vehicles[int(events[0])%len(vehicles)] + ":"
-		for events = events[1:]; len(events) > 1; events = events[2:] {
-			what, arg := stickEvents[int(events[0])%len(stickEvents)], int(events[1])
-			if strings.IndexByte(stickEvents, events[0]) >= 0 { // a seed has the letter itself
-				what = events[0]
-			}
-			story += fmt.Sprintf(" %c%d", what, arg)
-			w.happens(what, arg)
-			if wrong := w.look(); wrong != "" {
-				t.Fatalf("%s: %s after %s", wrong, w.state(), story)
-			}
+		if wrong := sticksWalked(t, events); wrong != "" {
+			t.Fatal(wrong)
 		}
 	})
 }
@@ -604,7 +558,10 @@ type stickWitness struct {
 	pilot bool      // somebody else has taken the sticks; a client's plan or a restart ends it
 	stood axes      // the sticks after the last event that may have taken them from the client
 	until time.Time // when the client's sticks expire
-	asked axes      // the client's sticks
+
+	// goesOn: a stream ran when the pilot took the drone: it goes on, or the drone would fall
+	goesOn bool
+	asked  axes // the client's sticks
 }
 
 // happens plays one event to the sticks, if the drone could have it now.
@@ -655,6 +612,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 		}
 	case 'p': // a pilot's switch
 		m := modesOf(v.firmware)[arg%len(modesOf(v.firmware))]
+		w.goesOn = w.phase != stickOff
 		w.in(m.name)
 		w.switched(*v)
 		w.endPlan()
@@ -742,6 +700,10 @@ func (w *stickWitness) look() string {
 		}
 	}
 	switch {
+	case w.pilot && !w.taken:
+		return "the client has the sticks again, without a command"
+	case w.pilot && w.goesOn && w.phase == stickOff && v.armed && !w.src.inUse(v.firmware):
+		return "the stream ended after a pilot's switch"
 	case w.phase == stickClient && w.taken:
 		return "the client has sticks that are not its own"
 	case len(sent) > 0 && w.phase == stickNobody && !v.armed && !v.busy && !v.entering &&
