@@ -508,7 +508,7 @@ func (b *simBoard) until(what string, most time.Duration, done func() bool) {
 //
 //	arm = rejected, mode RTL = accepted accepted, NAV_TAKEOFF nan …
 //	                      a command and its acks
-//	goto 20 5 10, goto keep keep nan, goto here     DO_REPOSITION north, east and above home
+//	goto 20 5 10, goto keep keep nan     DO_REPOSITION north, east and above home
 //	INT NAV_TAKEOFF 0 0 10 in 3     … as a COMMAND_INT, in this frame
 //	ask mode RTL, acked 2     sends a command without waiting; then waits for two acks of it
 //	sticks 0 0 500 0 for 400ms each 500ms     a stream; at 25 Hz where no rate is given
@@ -598,10 +598,6 @@ func (p *player) boardCommand(w []string) (id common.MAV_CMD, msg message.Messag
 		return simSetMode, b.modeMessage(numberOf(p, p.firmware, w[1]))
 	case w[0] == "arm" || w[0] == "disarm":
 		return simArm, factLong(simSystem, simArm, float64(b2i(w[0] == "arm")))
-	case w[0] == "goto" && w[1] == "here":
-		north, east, up := b.place()
-		w = []string{"goto", fmt.Sprint(north), fmt.Sprint(east), fmt.Sprint(up)}
-		fallthrough
 	case w[0] == "goto":
 		return simGoto, p.commandInt(simGoto, frame, w[1:4], simHomeAlt)
 	case w[0] == "INT":
@@ -782,8 +778,6 @@ func TestSimOfBothFlavours(t *testing.T) {
 				"count 436 0"},
 		{"an interval that was set for HEARTBEAT ends with a restart",
 			"copter: SET_MESSAGE_INTERVAL 0 50000, restart, +2500ms, mark, +10s, count 0 10"},
-		{"it sends no heartbeats while it is heartless",
-			"px4: heartless 3s, mark, +2900ms, REQUEST_MESSAGE 0, count 0 0, +1200ms, count 0 1"},
 		{"a restart forgets all but the parameters",
 			"{px4|copter}: +14s, SET_MESSAGE_INTERVAL 245 20000, air 10, failsafe, +20ms, restart, not failing, alt " +
 				"10 ±0.1, mark, +2s, count 245 < 4, clock < 3"},
@@ -1334,16 +1328,6 @@ func (b *simBoard) ackedHolds(n int) (acks int) {
 	}
 	time.Sleep(50 * time.Millisecond)
 	return len(b.acks(simSetMode))
-}
-
-func TestSimSurvivesLineNoise(t *testing.T) {
-	simFlight(t, simPX4, nil, func(b *simBoard) {
-		time.Sleep(time.Second)
-		b.change(func() { b.setNoise(anyDamage(0.002, 0), anyDamage(0.002, 0)) })
-		if n := b.ackedHolds(20); n < 10 || n >= 40 { // PX4 sends two acks of a mode change
-			t.Errorf("%d of 40 acks came through the noise", n)
-		}
-	})
 }
 
 // Frame n goes out n ms after as many minutes as the seed. Time and seed set simWire.carry's dice. At these times
