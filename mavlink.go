@@ -233,6 +233,7 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	})
 	r := &reader{link: l, port: p, frameAt: now}
 	r.in.datagrams = l.device.datagrams
+	p.SetReadDeadline(now.Add(silentAfter))
 	for err == nil {
 		err = r.read()
 	}
@@ -404,7 +405,6 @@ type reader struct {
 // read reads the port once and handles the frames. It fails if no valid frame came for silentAfter.
 func (r *reader) read() error {
 	l := r.link
-	r.port.SetReadDeadline(r.frameAt.Add(silentAfter))
 	err := r.in.read(r.port)
 	now := time.Now()
 	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
@@ -419,10 +419,14 @@ func (r *reader) read() error {
 	l.device.line.noise.Add(r.in.errors)
 	r.in.errors = 0
 	l.logNoise(now)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return errors.New("no MAVLink for 5 s")
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
 	}
-	return err
+	if silent := r.frameAt.Add(silentAfter); now.Before(silent) {
+		// A frame came since the deadline was set. Setting it at each read would cost at each frame.
+		return r.port.SetReadDeadline(silent)
+	}
+	return errors.New("no MAVLink for 5 s")
 }
 
 // handle hands on the vehicle's messages, and another program's sticks for the vehicle.
