@@ -303,8 +303,8 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 		}
 		return list
 	}
-	// The autopilot sends at 57600 baud; at another rate the link reads garbage. The search begins
-	// with 921600.
+	// The autopilot sends at 57600 baud; at another rate the link reads garbage, which may look like messages that
+	// nobody knows. The search begins with 921600.
 	noise := rand.New(rand.NewPCG(5, 6))
 	var line []byte
 	var before []lineMessage // until 57600 baud was set
@@ -314,9 +314,9 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 		if first.speed(t) == 57600 && len(before) > 0 {
 			return true
 		}
-		garbage := make([]byte, 40)
-		for i := range garbage {
-			garbage[i] = byte(noise.Uint32())
+		garbage := append(unknownPacket(1, 20), unknownPacket(2, 20)...)
+		for range 40 {
+			garbage = append(garbage, byte(noise.Uint32()))
 		}
 		first.master.Write(garbage)
 		return false

@@ -806,17 +806,6 @@ func TestConnectionsThatNeverAskedAreClosedForNewOnes(t *testing.T) {
 	}
 }
 
-func TestACrowdOfNewConnectionsIsAnswered(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		p, _ := serve(t, silent(), maxConnections)
-		var crowd sync.WaitGroup
-		for range 4 * maxConnections {
-			crowd.Go(func() { p.connect().ask("GET", "/api/drone", "").wantOK(t) })
-		}
-		crowd.Wait()
-	})
-}
-
 func TestEveryAnswerHasALength(t *testing.T) {
 	for _, n := range []int{0, 2000, 2033, 2034, 2035, 2048, 5000} {
 		s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
