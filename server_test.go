@@ -480,7 +480,7 @@ func TestHeadersMayHave16KiBInAll(t *testing.T) {
 
 func TestChunksThatNeverEndAreAnswered413(t *testing.T) {
 	s := listen(t, silent())
-	for path := range postRoutes {
+	for _, path := range []string{"/api/drone/land", "/api/drone/input"} {
 		w := dial(t, s.address)
 		fmt.Fprintf(w, "POST %s HTTP/1.1\r\nHost: drone.local\r\nTransfer-Encoding: chunked\r\n\r\n", path)
 		var writer sync.WaitGroup
@@ -577,11 +577,11 @@ func (w *wire) askThenPause(method, path, body string) reply {
 
 // atFull runs a test with as many connections as the server keeps. Each is opened when the
 // one before has its answer.
-func atFull(t *testing.T, test func(t *testing.T, p *pipes, open []*wire)) {
+func atFull(t *testing.T, most int, test func(t *testing.T, p *pipes, open []*wire)) {
 	inLinkBubble(t, func(t *testing.T) {
-		p, _ := serve(t, silent(), maxConnections)
+		p, _ := serve(t, silent(), most)
 		var open []*wire
-		for range 64 {
+		for range most {
 			w := p.connect()
 			w.askThenPause("GET", "/api/drone", "").wantOK(t)
 			open = append(open, w)
@@ -591,7 +591,8 @@ func atFull(t *testing.T, test func(t *testing.T, p *pipes, open []*wire)) {
 }
 
 func TestA65thConnectionTakesThePlaceOfTheLongestIdle(t *testing.T) {
-	atFull(t, func(t *testing.T, p *pipes, open []*wire) {
+	lineEqual(t, "connections that the program keeps", maxConnections, 64)
+	atFull(t, maxConnections, func(t *testing.T, p *pipes, open []*wire) {
 		p.connect().askThenPause("GET", "/api/drone", "").wantOK(t)
 		open[0].gone()
 		p.connect().askThenPause("POST", "/api/drone/land", "").want(t, 503, "offline")
@@ -611,7 +612,7 @@ func TestAConnectionThatAsksKeepsItsPlace(t *testing.T) {
 		{"GET", "/api/mission", ""},
 	} {
 		t.Run(request[0]+request[1], func(t *testing.T) {
-			atFull(t, func(t *testing.T, p *pipes, open []*wire) {
+			atFull(t, 3, func(t *testing.T, p *pipes, open []*wire) {
 				open[0].askThenPause(request[0], request[1], request[2])
 				p.connect().askThenPause("GET", "/api/drone", "").wantOK(t)
 				open[0].ask("GET", "/api/drone", "").wantOK(t)
@@ -637,14 +638,14 @@ func TestOnlyTheOldestWaitMakesWayAndOnlyWhereNoConnectionIsIdle(t *testing.T) {
 }
 
 func TestAClosedConnectionFreesItsPlace(t *testing.T) {
-	atFull(t, func(t *testing.T, p *pipes, open []*wire) {
-		open[17].Close()
+	atFull(t, 5, func(t *testing.T, p *pipes, open []*wire) {
+		open[2].Close()
 		synctest.Wait()
 		began := time.Now()
 		late := p.connect()
 		late.ask("GET", "/api/drone", "").wantOK(t)
 		lineEqual(t, "time that the new one waited", time.Since(began), 0)
-		for _, w := range append(slices.Delete(open, 17, 18), late) {
+		for _, w := range append(slices.Delete(open, 2, 3), late) {
 			w.ask("GET", "/api/drone", "").wantOK(t)
 		}
 	})
@@ -653,12 +654,12 @@ func TestAClosedConnectionFreesItsPlace(t *testing.T) {
 func TestAConnectionWithACommandUnderWayStays(t *testing.T) {
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		hf.fly("hold")
-		p, _ := serve(hf.T, hf.handler, maxConnections)
+		p, _ := serve(hf.T, hf.handler, 4)
 		hf.ignores()
 		lander := p.connect()
 		lander.send("POST", "/api/drone/land", "")
 		time.Sleep(100 * time.Millisecond) // the vehicle has the command
-		for range 3 * maxConnections {
+		for range 12 {                     // three times as many as there are places
 			p.connect().ask("GET", "/api/drone", "").wantOK(hf.T)
 		}
 		hf.obey()
@@ -794,8 +795,8 @@ func TestConnectionsThatNeverAskedAreClosedForNewOnes(t *testing.T) {
 		"POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"} {
 		t.Run(fmt.Sprint(len(sent), "bytes"), func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
-				p, _ := serve(t, silent(), maxConnections)
-				for range maxConnections {
+				p, _ := serve(t, silent(), 4)
+				for range 4 {
 					io.WriteString(p.connect(), sent)
 				}
 				began := time.Now()
