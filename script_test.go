@@ -753,7 +753,8 @@ type diary struct {
 	began    time.Time
 	firmware firmware
 
-	tail int // how many of its last lines a failure prints; 0 for diaryLines
+	tail int       // how many of its last lines a failure prints; 0 for diaryLines
+	ends time.Time // what came later is not printed; zero: all is
 
 	mu      sync.Mutex
 	entries []entry
@@ -764,7 +765,7 @@ type diary struct {
 // entry is a line of the diary, or bytes that went over the wire.
 type entry struct {
 	at   time.Time
-	who  string // script, fuzzer, soak, client, log; toVehicle or fromVehicle: raw are bytes
+	who  string // script, world, client, log; toVehicle or fromVehicle: raw are bytes
 	text string
 	raw  []byte
 }
@@ -880,6 +881,9 @@ func (d *diary) String() string {
 	d.mu.Unlock()
 	r := &diaryReader{d: d, shown: map[string]string{}, rest: map[string][]byte{}, runs: map[string]*diaryLine{}}
 	for _, e := range entries {
+		if !d.ends.IsZero() && e.at.After(d.ends) {
+			break
+		}
 		r.quiet(e.at)
 		if e.raw == nil {
 			r.say(e.at, e.who, e.text, "")
@@ -928,7 +932,7 @@ type diaryReader struct {
 
 // acts reports whether these lines say what a test does.
 func acts(who string) bool {
-	return slices.Contains([]string{"script", "fuzzer", "soak", "client"}, who)
+	return slices.Contains([]string{"script", "world", "client"}, who)
 }
 
 // say adds a line. Lines with the same key within some seconds of each other are one, until a script

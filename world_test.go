@@ -1,1034 +1,665 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
-	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
-	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// fuzzTime is the longest flight of FuzzPilot: the simulator remembers no longer.
-const fuzzTime = 3 * time.Minute
-
-// modeAt is a mode and when it was reported, entered or wished for. For a report that no command
-// explains, until is when a client asked next.
-type modeAt struct {
-	custom uint32
-	at     time.Time
-	until  time.Time // zero: no client has asked since
-}
-
-// fuzzed is a flight whose acts are bytes, and what the fuzzer knows of it.
-type fuzzed struct {
-	*flight
-	clients sync.WaitGroup
-	began   time.Time
-	begun   atomic.Bool // the flight has begun
-
-	mu      sync.Mutex
-	wrong   []string
-	pending int       // commands that wait for their answers
-	asked   time.Time // when the last one began
-	ended   time.Time // when the last answer came
-	// when mavrest heard the last restart, in ns since 1970; it forgets what was commanded
-	forgot        atomic.Int64
-	history       []modeAt                 // modes that the vehicle entered
-	wishes        []modeAt                 // modes that clients asked for
-	acceptedModes []modeAt                 // every mode that the last accepted command may set
-	foreign       map[uint32]time.Time     // modes that the vehicle entered and no command explains
-	heard         minimal.MessageHeartbeat // the last report
-
-	reports   reports         // the reports that mavrest heard
-	shown     shownMode       // the last of them
-	windows   []modeAt        // reports that no command explains; between its at and its until nothing may be sent
-	disarms   []modeAt        // reports that it was disarmed
-	disarming int             // disarmings that wait for their answers
-	newer     bool            // a client asked for something after these disarmings
-	accepted  string          // the mode that the last accepted command led to
-	known     map[uint32]bool // modes that were reported while a command waits
-	tookOff   bool            // mavrest sent a NAV_TAKEOFF
-	meddled   bool            // not only clients acted, or the line was bad
-}
-
-// note writes into the flight's diary what the fuzzer does and thinks.
-func (z *fuzzed) note(format string, args ...any) { z.diary.note("fuzzer", format, args...) }
-
-// fault notes what is wrong. The flight fails at its end: a hook that finds a fault may hold the simulator's
-// mutex.
-func (z *fuzzed) fault(format string, args ...any) {
-	z.wrong = append(z.wrong, fmt.Sprintf(format, args...))
-	z.note("WRONG: "+format, args...)
-}
-
-// clock is a moment in seconds of the flight, as in its diary.
-func (z *fuzzed) clock(at time.Time) string {
-	return fmt.Sprintf("%.3f", at.Sub(z.diary.began).Seconds())
-}
-
-// leads returns the mode that a command leads to. It notes a NAV_TAKEOFF in z.tookOff.
-func (z *fuzzed) leads(m any) (custom uint32, ok bool) {
-	switch m := m.(type) {
-	case *common.MessageCommandLong:
-		switch m.Command {
-		case common.MAV_CMD_DO_SET_MODE:
-			if z.firmware == px4 {
-				return px4Custom(uint32(m.Param2), uint32(m.Param3)), true
-			}
-			return uint32(m.Param2), true
-		case common.MAV_CMD_NAV_LAND:
-			return entered[z.firmware][ModeLand], true
-		case common.MAV_CMD_NAV_TAKEOFF:
-			z.tookOff = true
-			return entered[z.firmware][ModeTakeoff], true
-		case common.MAV_CMD_DO_REPOSITION: // PX4's pause
-			return entered[z.firmware][ModeHold], true
-		}
-	case *common.MessageCommandInt:
-		return entered[z.firmware][ModeHold], true
-	}
-	return 0, false
-}
-
-// enters is the simulator's hook: the vehicle enters a mode. The simulator's lock is held.
-func (z *fuzzed) enters(custom uint32) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	now, s := time.Now(), z.sim
-	z.note("the vehicle enters %s", z.name(custom))
-	if custom == s.mode {
-		return
-	}
-	oldest := now.Add(-15 * time.Second) // older commands explain nothing, except the last accepted one
-	since := oldest
-	if z.pending == 0 && now.Sub(z.ended) > followTime+time.Second { // every command is over
-		since = later(oldest, z.asked) // of them only the last one still explains a mode
-	}
-	explained := z.commanded(s.switches().record, custom, since) || z.firmware == px4 && z.tookOff &&
-		custom == entered[px4][ModeHold]
-	for i, r := range z.history { // a plan explains the mode that it began in
-		lately := i == len(z.history)-1 || z.history[i+1].at.After(oldest) // in force at some time since then
-		explained = explained || lately && z.pending > 0 && r.custom == custom
-	}
-	z.history = append(z.history, modeAt{custom: custom, at: now})
-	delete(z.foreign, custom)
-	if !explained && s.armed {
-		z.foreign[custom] = now
-	}
-}
-
-// commanded reports whether a command since a time, or the last accepted one, may explain a mode.
-func (z *fuzzed) commanded(record []simReceived, custom uint32, since time.Time) (yes bool) {
-	for _, r := range slices.Backward(record) {
-		if r.at.Before(since) {
-			break
-		}
-		to, ok := z.leads(r.msg)
-		yes = yes || ok && to == custom
-	}
-	for _, w := range z.wishes { // a command that was lost on a bad line explains its mode, too
-		yes = yes || w.custom == custom && !w.at.Before(since)
-	}
-	for _, w := range z.acceptedModes {
-		yes = yes || w.custom == custom
-	}
-	return yes
-}
-
-// wish notes the modes that a command may set, with its intermediate ones.
-func (z *fuzzed) wish(path, body string) (all []modeAt) {
-	out := []Mode{ModePosition, ModeAltitude} // they lead out of a stick mode
-	modes := append(out, ModeHold, ModeTakeoff, ModeLand)
-	for i, name := range modeNames[:ModeOther] {
-		if strings.Contains(body, `"mode":"`+name+`"`) {
-			modes = append(out, Mode(i))
-		}
-	}
-	switch path {
-	case "/takeoff":
-		modes = []Mode{ModeHold, ModeTakeoff}
-	case "/goto":
-		modes = append(out, ModeHold)
-	case "/land":
-		modes = append(out, ModeHold, ModeLand)
-	}
-	for _, m := range modes {
-		if (m == ModePosition || m == ModeAltitude) && z.firmware != px4 && !strings.Contains(body, m.String()) {
-			continue // only PX4 leaves a stick mode through them
-		}
-		all = append(all, modeAt{custom: entered[z.firmware][m], at: time.Now()})
-	}
-	z.wishes = append(z.wishes, all...)
-	return all
-}
-
-func (z *fuzzed) name(custom uint32) string {
-	_, name := z.firmware.reported(custom)
-	return name
-}
-
-// hears is called with every message that the drone hears.
-func (z *fuzzed) hears(h heard) {
-	z.drone.mu.Lock()
-	trip, keepsNone := z.drone.cmd.acks.trip, !z.drone.cmd.reports.keeps()
-	if !z.drone.machine.known {
-		z.forgot.Store(h.at.UnixNano())
-	}
-	z.drone.mu.Unlock()
-	switch m := h.msg.(type) {
-	case *common.MessageAttitude, *common.MessageGlobalPositionInt:
-		if keepsNone { // perhaps this message's clock showed a restart, which forgets the kept numbers
-			z.reports.restart()
-		}
-	case *common.MessageCurrentMode:
-		z.reports.hearMode(m.CustomMode, z.shown, h.at)
-	case *minimal.MessageHeartbeat:
-		armed := m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
-		list := z.reports.hearHeartbeat(shownMode{custom: m.CustomMode, armed: armed}, z.shown, trip, h.at)
-		for i, shown := range list {
-			z.shown = shown
-			b := *m
-			b.CustomMode = shown.custom
-			z.hearsReport(h, &b, i == len(list)-1)
-		}
-	}
-}
-
-// hearsReport takes one of the reports that a HEARTBEAT makes; last is true for the one that
-// the drone shows.
-func (z *fuzzed) hearsReport(h heard, b *minimal.MessageHeartbeat, last bool) {
-	mode, vehicle := z.drone.mode()
-	record := z.sim.received()
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	was := z.heard
-	z.heard = *b
-	armed := b.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
-	wasArmed := was.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0
-	if b.CustomMode != was.CustomMode || armed != wasArmed {
-		z.note("heard: %s, armed %v; mode %s", z.name(b.CustomMode), armed, mode)
-	}
-	// a failed plan disarms what it armed
-	planDisarms := z.disarming == 0 && slices.ContainsFunc(record, func(r simReceived) bool {
-		c, ok := r.msg.(*common.MessageCommandLong)
-		return ok && c.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && c.Param1 == 0 && h.at.Sub(r.at) < giveUp
-	})
-	mayArmAgain := z.disarming > 0 && z.newer // a client's newer command waits for the disarming
-	if wasArmed && !armed && !mayArmAgain && !planDisarms {
-		z.disarms = append(z.disarms, modeAt{at: h.at})
-	}
-	if last && vehicle != z.name(b.CustomMode) {
-		z.fault("heard %s, and vehicle_mode is %s", z.name(b.CustomMode), vehicle)
-	}
-	at, unexplained := z.foreign[b.CustomMode]
-	if z.known[b.CustomMode] { // a plan explains the mode that it began in
-		unexplained = false
-	}
-	if z.pending > 0 {
-		z.known[b.CustomMode] = true
-	}
-	if unexplained && z.commanded(record, b.CustomMode, at) { // a command of ours may explain it too
-		delete(z.foreign, b.CustomMode)
-		unexplained = false
-	}
-	if unexplained && armed && wasArmed && b.CustomMode != was.CustomMode && !h.at.Before(at) {
-		delete(z.foreign, b.CustomMode)
-		// else an answer of this instant may come from a newer report, and stays
-		if last || z.ended.Before(time.Now()) {
-			z.accepted, z.acceptedModes = "", nil
-		}
-		z.note("a report that nothing explains")
-		for i := range z.windows { // the pilot's newest switch counts
-			if z.windows[i].until.IsZero() {
-				z.windows[i].until = h.at
-			}
-		}
-		z.windows = append(z.windows, modeAt{custom: b.CustomMode, at: h.at})
-		if want, _ := z.firmware.reported(b.CustomMode); last && mode != want {
-			z.fault("after the report of %s the mode is %v", vehicle, mode)
-		}
-	}
-}
-
-// ask notes that a client asks for something. That closes every window, and every disarming.
-func (z *fuzzed) ask() {
-	z.asked = time.Now()
-	for _, list := range [][]modeAt{z.windows, z.disarms} {
-		for i := range list {
-			if list[i].until.IsZero() {
-				list[i].until = z.asked
-			}
-		}
-	}
-}
-
-// post sends a command, and checks the answer when it comes.
-func (z *fuzzed) post(path, body string) {
-	z.mu.Lock()
-	z.note("POST %s %s", path, body)
-	z.ask()
-	disarm := 0
-	if strings.Contains(body, `"arm":false`) {
-		disarm = 1
-	}
-	z.newer = disarm == 0
-	z.disarming += disarm
-	wishes := z.wish(path, body)
-	if z.pending++; z.pending == 1 {
-		z.known = map[uint32]bool{}
-	}
-	z.known[z.heard.CustomMode] = true
-	n := len(z.windows)
-	z.mu.Unlock()
-	began := time.Now()
-	z.clients.Go(func() {
-		code, o := z.call("POST", path, body)
-		mode, _ := z.drone.mode()
-		truth := z.sim.truth().mode
-		z.mu.Lock()
-		defer z.mu.Unlock()
-		z.note("%s %s: %d %v %v", path, body, code, o["code"], o["error"])
-		if z.pending--; z.pending == 0 {
-			z.known = nil
-		}
-		z.disarming -= disarm
-		z.ended = time.Now()
-		switch code {
-		case 200:
-			for i := range z.windows { // the vehicle obeyed the client after the pilot: the client's command is newer
-				if z.windows[i].until.IsZero() {
-					z.windows[i].until = time.Now()
-				}
-			}
-			z.accepted, z.acceptedModes = o["mode"].(string), wishes
-			if len(z.windows) == n { // no takeover since the request
-				if armed := z.heard.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0; armed &&
-					mode.String() != o["mode"] {
-					z.fault("answered %v, and the mode is %v", o["mode"], mode)
-				}
-				wished := func(w modeAt) bool { return w.custom == truth && !w.at.Before(began) }
-				if strings.Contains(body, `"arm":`) && !strings.Contains(body, `"mode":`) {
-					break // it sets no mode
-				}
-				if !z.meddled && !slices.ContainsFunc(z.wishes, wished) {
-					z.fault("answered %v, and the vehicle is in %s", o["mode"], z.name(truth))
-				}
-			}
-		case 409, 422, 501, 503, 504: // 422: a speed that a wing does not fly
-			if o["code"] == nil || o["error"] == nil {
-				z.fault("%d %v", code, o)
-			}
-			if text, _ := o["error"].(string); strings.Contains(text, "the vehicle follows") {
-				z.accepted, z.acceptedModes = mode.String(), wishes
-			}
-		default:
-			z.fault("%d %v", code, o)
-		}
-		if took := time.Since(began); took > 50*time.Second {
-			z.fault("%s took %v", path, took)
-		}
-	})
-}
-
-// input sends sticks, which must be refused while a pilot has them. A restart ends that.
-func (z *fuzzed) input(body string) {
-	code, o := z.call("POST", "/input", body)
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	z.note("input %s: %d %v", body, code, o["code"])
-	for i, w := range z.windows {
-		if taken := code == 200 && w.until.IsZero(); taken && z.forgot.Load() > w.at.UnixNano() {
-			z.windows[i].until = time.Now()
-		} else if taken {
-			z.fault("sticks are taken after the report of %s", z.name(w.custom))
-		}
-	}
-	if code >= 500 && code != 503 && code != 501 {
-		z.fault("input: %d %v", code, o)
-	}
-}
-
-var fuzzWaits = []time.Duration{
-	0, time.Millisecond, 4 * time.Millisecond, 11 * time.Millisecond, 25 * time.Millisecond, 60 * time.Millisecond,
-	150 * time.Millisecond, 400 * time.Millisecond, 700 * time.Millisecond, time.Second, 2100 * time.Millisecond,
-	3300 * time.Millisecond, 5200 * time.Millisecond, 11 * time.Second, 25 * time.Second, 30 * time.Millisecond,
-}
-
-// fuzzActs are what a byte may do, by its value; the next byte is its argument.
-var fuzzActs = []func(z *fuzzed, arg byte){
-	func(z *fuzzed, arg byte) { time.Sleep(fuzzWaits[arg%16]) }, // 0: time passes
-	func(z *fuzzed, arg byte) { time.Sleep(fuzzWaits[arg%16]) },
-	func(z *fuzzed, arg byte) { // 2 to 8: a client's commands and sticks
-		arm := []string{"", "", "", `,"arm":true`}[arg/8%4]
-		z.post("/mode", `{"mode":"`+modeNames[arg%8]+`"`+arm+`}`)
-	},
-	func(z *fuzzed, arg byte) {
-		z.post("/mode", `{"mode":"`+[]string{"manual", "altitude", "position"}[arg%3]+`"}`)
-	},
-	func(z *fuzzed, arg byte) { z.post("/mode", fmt.Sprintf(`{"arm":%v}`, arg%3 > 0)) },
-	func(z *fuzzed, arg byte) { z.post("/takeoff", fmt.Sprintf(`{"altitude":%d}`, 5+arg%32)) },
-	func(z *fuzzed, arg byte) {
-		extra := []string{"", `,"speed":3`, `,"heading":90`, `,"altitude":30`, `,"wait":20`}[arg%5]
-		z.post("/goto", "{"+at(float64(arg)-128, float64(arg%16))+extra+"}")
-	},
-	func(z *fuzzed, arg byte) {
-		if arg%2 == 0 {
-			z.post("/land", "")
-		} else {
-			z.post("/land", "{"+at(float64(arg)/4-32, 5)+"}")
-		}
-	},
-	func(z *fuzzed, arg byte) {
-		sticks := []string{`"pitch":1`, `"roll":-0.5`, `"yaw":0.3`, `"throttle":0.8`, `"pitch":0`}[arg%5]
-		if arg%5 != 3 {
-			sticks += `,"throttle":0.5`
-		}
-		z.input(`{` + sticks + `,"timeout":` + []string{"0.1", "0.5", "2", "5"}[arg/5%4] + `}`)
-	},
-	func(z *fuzzed, arg byte) { // 9: a pilot's switch
-		modes := map[firmware][]uint32{
-			px4: {px4Custom(1, 0), px4Custom(2, 0), px4Custom(3, 0), px4Custom(4, 3), px4Custom(4, 5),
-				px4Custom(4, 6), px4Custom(7, 0), px4Custom(4, 4)},
-			copter: {0, 2, 5, 16, 4, 6, 9, copterBrake}, quadPlane: {17, 18, 19, 15, 20, 21, 5, 11},
-		}[z.firmware]
-		z.sim.pilotMode(modes[arg%8])
-	},
-	func(z *fuzzed, arg byte) { // 10: a pilot's sticks
-		z.sim.pilotSticks(int16(arg%3)*400-400, int16(arg/3%3)*400-400, int16(arg/9%3)*500, 0)
-	},
-	func(z *fuzzed, arg byte) { z.sim.setReceiver(simReceiver(arg % 4)) }, // 11: a receiver
-	func(z *fuzzed, arg byte) { // 12: a pilot arms or disarms, or a failsafe
-		if arg%4 == 0 {
-			z.sim.pilotArm(arg%8 == 0)
-		} else {
-			z.sim.failsafeReturn()
-		}
-	},
-	func(z *fuzzed, arg byte) { // 13: the line is cut for a while
-		cuts := [][2]func(){
-			{z.sim.unplug, z.sim.plug},
-			{func() { z.sim.change(func() { z.sim.switches().muted = true }) },
-				func() { z.sim.change(func() { z.sim.switches().muted = false }) }},
-		}
-		c := cuts[arg/16%2]
-		c[0]()
-		time.Sleep(fuzzWaits[arg%16])
-		c[1]()
-	},
-	func(z *fuzzed, arg byte) { z.acksBecome(arg) }, // 14: acks
-	func(z *fuzzed, arg byte) { // 15: a slower line
-		delays := []time.Duration{soakDelay, 8 * time.Millisecond, 60 * time.Millisecond, 210 * time.Millisecond}
-		z.sim.change(func() { // frames keep their order
-			z.sim.switches().delay = max(z.sim.switches().delay, delays[arg%4])
-		})
-	},
-	func(z *fuzzed, arg byte) { // 16: commands are refused
-		ids := []common.MAV_CMD{
-			common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_NAV_LAND, common.MAV_CMD_DO_REPOSITION,
-			common.MAV_CMD_COMPONENT_ARM_DISARM, common.MAV_CMD_CONDITION_YAW, common.MAV_CMD_NAV_TAKEOFF,
-		}
-		z.sim.change(func() {
-			clear(z.sim.switches().refuses)
-			if arg%8 < 6 {
-				z.sim.switches().refuses[ids[arg%8]] = true
-			}
-		})
-	},
-	func(z *fuzzed, arg byte) { // 17: heartbeats are lost
-		z.sim.change(func() { z.sim.switches().noBeatsUntil = time.Now().Add(fuzzWaits[arg%16]) })
-	},
-	func(z *fuzzed, arg byte) { // 18: commands may do nothing
-		z.sim.change(func() { z.sim.switches().idle = arg%3 == 0 })
-	},
-	func(z *fuzzed, arg byte) { // 19: a restart, or somebody else's sticks
-		if arg%8 == 0 {
-			z.sim.reboot(arg%16 == 0)
-		} else {
-			m := &common.MessageManualControl{Target: 1, X: int16(arg), Z: 500}
-			z.sim.emit(255, 190, m)
-		}
-	},
-}
-
-// acksBecome loses, delays or changes the acks from now on.
-func (z *fuzzed) acksBecome(arg byte) {
-	n := int(arg / 5)
-	late := fuzzWaits[arg/5%16]
-	z.sim.change(func() {
-		z.sim.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
-			question := a.Command == common.MAV_CMD_REQUEST_MESSAGE || a.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL
-			switch arg % 5 {
-			case 1: // some acks are lost
-				if n--; n >= 0 && !question {
-					return nil
-				}
-			case 2:
-				return []simAnswer{{ack: a, after: late}}
-			case 3:
-				return []simAnswer{{ack: a}, {ack: a, after: late}}
-			case 4: // acks of commands are lost
-				if !question {
-					return nil
-				}
-			}
-			return []simAnswer{{ack: a}}
-		}
-	})
-}
-
-// judge checks what was sent after the reports that no command explained.
-func (z *fuzzed) judge() {
-	record := z.sim.received()
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	for _, w := range z.windows {
-		var last axes
-		for _, r := range record {
-			m, sticks := r.msg.(*common.MessageManualControl)
-			if sticks && !r.at.After(w.at) {
-				last = axes{m.X, m.Y, m.Z, m.R}
-			}
-			if !r.at.After(w.at) || !w.until.IsZero() && !r.at.Before(w.until) {
-				continue
-			}
-			when := fmt.Sprintf("%s, %v after the report of %s at %s", z.clock(r.at), r.at.Sub(w.at), z.name(w.custom),
-				z.clock(w.at))
-			if c, ok := r.msg.(*common.MessageCommandLong); ok && !slices.Contains([]common.MAV_CMD{
-				common.MAV_CMD_SET_MESSAGE_INTERVAL, common.MAV_CMD_REQUEST_MESSAGE, common.MAV_CMD_RUN_PREARM_CHECKS,
-			}, c.Command) {
-				z.fault("%s: command %d %g %g", when, c.Command, c.Param1, c.Param2)
-			}
-			if c, ok := r.msg.(*common.MessageCommandInt); ok {
-				z.fault("%s: command %d", when, c.Command)
-			}
-			if !sticks {
-				continue
-			}
-			a := axes{m.X, m.Y, m.Z, m.R}
-			centred := a == axes{z: a.z} && (a.z == 0 || a.z == 500 || a.z == last.z)
-			if a != released && !centred && !(z.firmware == px4 && a == last) {
-				z.fault("%s: sticks %+v", when, a)
-			}
-		}
-	}
-	for _, w := range z.disarms {
-		for _, r := range record {
-			c, ok := r.msg.(*common.MessageCommandLong)
-			if ok && c.Command == common.MAV_CMD_COMPONENT_ARM_DISARM && c.Param1 == 1 && r.at.After(w.at) &&
-				(w.until.IsZero() || r.at.Before(w.until)) {
-				z.fault("armed at %s after it was disarmed at %s", z.clock(r.at), z.clock(w.at))
-			}
-		}
-	}
-}
-
-// flyBytes is one flight: setup is the vehicle, acts are pairs of bytes.
-func flyBytes(t *testing.T, setup byte, acts []byte) {
-	flavour := []simFlavour{simPX4, simArduPilot, simQuadPlane}[setup%3]
-	prepare := func(s *simulator) {
-		s.receiver = simReceiver(setup / 3 % 4)
-		s.switches().delay = soakDelay
-		if flavour == simQuadPlane {
-			s.params["Q_GUIDED_MODE"] = float64(setup / 12 % 2)
-		}
-	}
-	z := &fuzzed{foreign: map[uint32]time.Time{}}
-	start := func(d *drone) {
-		hear := d.link.hear
-		d.link.hear = func(h heard) {
-			hear(h)
-			if z.begun.Load() {
-				z.hears(h)
-			}
-		}
-	}
-	flyWith(t, flavour, prepare, start, func(f *flight) {
-		f.diary.tail = 200
-		if setup/24%4 > 0 {
-			f.sim.placeInAir(20)
-		}
-		time.Sleep(2500 * time.Millisecond)
-		z.began = time.Now()
-		f.sim.change(func() {
-			z.flight = f
-			z.heard = *f.sim.sharedMessage(0).(*minimal.MessageHeartbeat)
-			z.heard.BaseMode, _ = f.sim.brain.state()
-			z.reports = f.drone.cmd.reports
-			z.reports.kept = slices.Clone(z.reports.kept)
-			z.history = []modeAt{{custom: f.sim.mode, at: z.began}}
-			f.sim.switches().onMode = z.enters
-			z.begun.Store(true)
-		})
-		for ; len(acts) > 1 && time.Since(z.began) < fuzzTime && len(z.wrong) == 0; acts = acts[2:] {
-			z.mu.Lock()
-			act := int(acts[0]) % len(fuzzActs)
-			z.note("act %d %d", act, acts[1])
-			z.meddled = z.meddled || act > 8 && act != 15 && act != 16 // 15: a slower line, 16: refusals
-			z.mu.Unlock()
-			fuzzActs[act](z, acts[1])
-			time.Sleep(137 * time.Microsecond)
-		}
-		f.sim.change(func() {
-			f.sim.switches().muted, f.sim.switches().idle, f.sim.switches().onAck = false, false, nil
-			f.sim.switches().delay, f.sim.switches().noBeatsUntil = soakDelay, time.Time{}
-			clear(f.sim.switches().refuses)
-		})
-		f.sim.plug()
-		time.Sleep(8 * time.Second)
-		z.clients.Wait()
-		z.judge()
-		z.rests()
-		if len(z.wrong) > 0 {
-			f.Errorf("setup %d: %s", setup, strings.Join(z.wrong, "\n"))
-		}
-	})
-}
-
-// rests checks the flight when nothing more happens.
-func (z *fuzzed) rests() {
-	o := z.status()
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	custom, _ := z.firmware.reported(z.heard.CustomMode)
-	if o["online"] != true {
-		z.fault("it is not online: %v", o["link"])
-	}
-	m := o["mode"]
-	returns := m == ModeRTGS.String() && custom == ModeRTL // rtgs is flown as the autopilot's own return
-	if m != custom.String() && m != z.accepted && !returns && o["armed"] == true {
-		z.fault("mode %v, the vehicle is in %v, accepted was %q", m, custom, z.accepted)
-	}
-	if b, ok := z.sim.brain.(*simArduBrain); ok && b.broken {
-		z.fault("mode changes too close: an internal error")
-	}
-}
-
-// FuzzPilot flies any order of commands, lost and late acks, a pilot's acts,
-// sticks, lost lines and time against the whole program.
-func FuzzPilot(f *testing.F) {
-	for setup := range byte(24) {
-		f.Add(24+setup, []byte{3, 2, 0, 9, 8, 0, 0, 7, 9, 1, 0, 10})
-		f.Add(24+setup, []byte{6, 200, 0, 9, 9, 7, 0, 12, 2, 4, 0, 9, 13, 11, 0, 12})
-		// sticks after a pilot's switch
-		f.Add(24+setup, []byte{9, 0, 0, 9, 8, 1, 9, 1, 0, 9, 8, 2, 0, 10, 3, 1, 0, 9, 9, 2, 0, 5, 8, 5, 0, 10})
-		f.Add(setup, []byte{5, 10, 0, 5, 9, 2, 0, 13, 7, 1, 14, 4, 0, 10, 9, 1, 0, 13})
-	}
-	for wait := range byte(16) { // a goto whose heading is refused, and a landing after it
-		f.Add(byte(25), []byte{3, 2, 15, 3, 0, 9, 16, 4, 6, 202, 0, wait, 0, 8, 7, 0, 0, 13})
-	}
-	orders := uint64(60)
-	if *runAll {
-		orders = 300
-	}
-	for seed := range orders { // and random orders of all acts
-		dice := rand.New(rand.NewPCG(seed, 7))
-		acts := make([]byte, 2*(4+dice.IntN(40)))
-		for i := range acts {
-			acts[i] = byte(dice.Uint32())
-		}
-		f.Add(byte(dice.Uint32()), acts)
-	}
-	f.Fuzz(func(t *testing.T, setup byte, acts []byte) { flyBytes(t, setup, acts[:min(len(acts), 200)]) })
-}
-
-var (
-	soakTime = flag.Duration("soak", 2*time.Hour, "simulated time of TestSoak; CI takes 24h")
-	soakSeed = flag.Uint64("soak-seed", 0,
-		"seed of TestSoak's first hour; each further hour has the next seed. Even seeds fly PX4, odd seeds ArduPilot")
-)
+// The random world: a whole mavrest beside a simulated vehicle of any kind. Clients, pilots, other programs and faults
+// of the line, of the port and of the vehicle act in any order. What they may do is one table. FuzzPilot draws
+// from it by bytes, TestSoak by dice; both are judged by one oracle (oracle_test.go, laws_test.go).
 
 // soakDelay is the delay of a good line. It divides no other time, so two things hardly ever
 // happen at the same moment, where the scheduler would decide their order.
 const soakDelay = 371 * time.Microsecond
 
-// onlooker watches one soak flight and knows which answers are true.
-type onlooker struct {
+// fuzzTime is the longest flight of the world.
+const fuzzTime = 5 * time.Minute
+
+// world is a flight in which anything may happen.
+type world struct {
 	*flight
-	seed    uint64
+	book    *book
 	clients sync.WaitGroup
-	number  int       // how many clients there have been
-	carried time.Time // when the vehicle was last put elsewhere
+	began   time.Time
 
-	// Every user of random numbers, each client too, has its own generator. With a shared one the
-	// order of the goroutines would change what they do.
-	rand, ackRand *rand.Rand
-
-	mu        sync.Mutex
-	acked     map[uint16]int       // ACCEPTED acks that really went out, by command
-	copies    map[uint16]time.Time // until when a second copy of such an ack may arrive
-	explained map[string]bool      // the modes that mavrest may answer
-	figures   map[string]int
+	// onAck returns what is sent in place of an ack; nil: acks go out as they are.
+	onAck func(*common.MessageCommandAck) []simAnswer
 }
 
-func (w *onlooker) count(what string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.figures[what]++
+// worldKind is a vehicle of the world.
+type worldKind struct {
+	name    string
+	flavour simFlavour
+	params  map[string]float64
+	inAir   bool // a flight may begin in the air
 }
 
-// note writes into the flight's diary what the soak does and sees.
-func (w *onlooker) note(format string, args ...any) { w.diary.note("soak", format, args...) }
-
-// explain notes that mavrest may answer a mode from now on.
-func (w *onlooker) explain(mode string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.explained[mode] = true
+var worldKinds = []worldKind{
+	{"px4", simPX4, nil, true},
+	{"copter", simArduPilot, nil, true},
+	{"px4-vtol", simPX4VTOL, nil, true},
+	{"quadplane that hovers at places", simQuadPlane, map[string]float64{"Q_GUIDED_MODE": 1}, true},
+	{"px4-rover", simPX4Rover, nil, false},
+	{"quadplane that circles places", simQuadPlane, map[string]float64{"Q_GUIDED_MODE": 0}, true},
+	{"px4-plane", simPX4Plane, nil, false},
+	{"px4 that obeys a transmitter first", simPX4, map[string]float64{"COM_RC_IN_MODE": 5}, true},
 }
 
-// onAck returns the simulator's hook during a fault. It changes acks as the fault says, and remembers
-// the acks that go out. The simulator's mutex is held while it runs.
-func (w *onlooker) onAck(fault string) func(*common.MessageCommandAck) []simAnswer {
-	return func(a *common.MessageCommandAck) []simAnswer {
-		list := []simAnswer{{ack: a}}
-		switch fault {
-		case "acks lost":
-			if w.ackRand.IntN(2) == 0 {
-				w.note("ack of %d lost (%d)", a.Command, a.Result)
-				w.count("acks that were lost")
-				return nil
-			}
-		case "acks late":
-			list[0].after = time.Duration(w.ackRand.IntN(900)) * time.Millisecond
-		case "acks doubled":
-			list = append(list, simAnswer{ack: a, after: time.Duration(w.ackRand.IntN(900)) * time.Millisecond})
-		case "acks from strangers":
+// vehicle is the kind that a flight's setup chooses, its receiver, and whether it begins in the air.
+func vehicle(setup byte) (k worldKind, receiver simReceiver, inAir bool) {
+	n := byte(len(worldKinds))
+	k = worldKinds[setup%n]
+	return k, simReceiver(setup / n % 4), k.inAir && setup/n/4%2 == 0
+}
+
+// note writes into the flight's diary what the world does.
+func (w *world) note(format string, args ...any) { w.diary.note("world", format, args...) }
+
+// pass lets time pass, and looks at the status now and then.
+func (w *world) pass(d time.Duration) {
+	const every = 700 * time.Millisecond
+	for ; d > every; d -= every {
+		time.Sleep(every)
+		w.look()
+	}
+	time.Sleep(d)
+}
+
+// look asks for the status.
+func (w *world) look() {
+	a := w.book.call(w.flight, 0, "GET", "/status", "")
+	w.book.mu.Lock()
+	defer w.book.mu.Unlock()
+	w.book.looks = append(w.book.looks, seenLook{a.ended, a.answer, a.to})
+}
+
+// ask lets a client ask for something, and does not wait for the answer.
+func (w *world) ask(client int, path, body string) {
+	w.clients.Go(func() { w.book.call(w.flight, client, "POST", path, body) })
+	time.Sleep(113 * time.Microsecond) // no two clients ask in one moment
+}
+
+// askAndWait waits for the answer, and looks meanwhile.
+func (w *world) askAndWait(path, body string) (a *seenAsk) {
+	answered := make(chan *seenAsk, 1)
+	w.clients.Go(func() { answered <- w.book.call(w.flight, 0, "POST", path, body) })
+	for {
+		select {
+		case a := <-answered:
+			return a
+		case <-time.After(700 * time.Millisecond):
+			w.look()
+		}
+	}
+}
+
+// others begins or ends what others do to the flight.
+func (w *world) others(kind troubleKind, name string, lasts bool, do func()) {
+	w.note("%s", name)
+	w.book.begins(kind, name, lasts)
+	do()
+}
+
+var worldWaits = []time.Duration{
+	0, time.Millisecond, 4 * time.Millisecond, 11 * time.Millisecond, 25 * time.Millisecond, 60 * time.Millisecond,
+	150 * time.Millisecond, 400 * time.Millisecond, 700 * time.Millisecond, time.Second, 2100 * time.Millisecond,
+	3300 * time.Millisecond, 5200 * time.Millisecond, 11 * time.Second, 25 * time.Second, 30 * time.Millisecond,
+}
+
+// place is a place of a goto or a landing, as the fields of a body. A wing needs more room.
+func (w *world) place(arg byte) string {
+	scale := 0.5
+	if w.book.flavour == simPX4Plane {
+		scale = 4
+	}
+	return at((float64(arg)-128)*scale, float64(arg%16)*4*scale)
+}
+
+// wait is a client's wait for its manoeuvre.
+func (w *world) wait(arg byte) string { return []string{"", "", `,"wait":20`, `,"wait":60`}[arg/64] }
+
+// act is something that may happen. Its argument says how.
+type act struct {
+	name string
+	// calm, pilots, line: how often the dice of these weathers throw it
+	calm, pilots, line int
+	do                 func(w *world, arg byte)
+}
+
+// body is an object of fields.
+func body(fields string) string { return "{" + strings.TrimPrefix(fields, ",") + "}" }
+
+// pick chooses from a list by an argument.
+func pick[T any](arg byte, list ...T) T { return list[int(arg)%len(list)] }
+
+var worldActs = []act{
+	{"time passes", 14, 14, 14, func(w *world, arg byte) { w.pass(worldWaits[arg%16]) }},
+	{"seconds pass", 6, 4, 4, func(w *world, arg byte) { w.pass(time.Duration(1+arg%9) * time.Second) }},
+
+	// Clients
+
+	{"mode", 5, 7, 7, func(w *world, arg byte) {
+		w.ask(int(arg)%2, "/mode", body(`"mode":"`+modeNames[arg%8]+`"`+pick(arg/8, "", "", "", `,"arm":true`)))
+	}},
+	{"stick mode", 4, 5, 3, func(w *world, arg byte) {
+		w.ask(int(arg/3)%2, "/mode", body(`"mode":"`+pick(arg, "manual", "altitude", "position")+`"`))
+	}},
+	{"arm", 2, 2, 2, func(w *world, arg byte) { w.ask(0, "/mode", fmt.Sprintf(`{"arm":%v}`, arg%3 > 0)) }},
+	{"takeoff", 3, 3, 3, func(w *world, arg byte) {
+		w.ask(0, "/takeoff", body(pick(arg, "", fmt.Sprintf(`,"altitude":%d`, 5+arg%32))+w.wait(arg)))
+	}},
+	{"goto", 6, 6, 6, func(w *world, arg byte) {
+		extra := pick(arg, "", `,"speed":3`, `,"heading":90`, `,"altitude":30`, `,"speed":12`, "")
+		w.ask(int(arg/6)%2, "/goto", body(w.place(arg)+extra+w.wait(arg)))
+	}},
+	{"goto of a height or a heading", 2, 2, 2, func(w *world, arg byte) {
+		w.ask(0, "/goto", body(pick(arg, fmt.Sprintf(`"altitude":%d`, 6+arg%32), `"heading":200`)+w.wait(arg)))
+	}},
+	{"land", 2, 2, 3, func(w *world, arg byte) { w.ask(0, "/land", body(w.wait(arg))) }},
+	{"land at a place", 3, 3, 3, func(w *world, arg byte) { w.ask(0, "/land", body(w.place(arg)+w.wait(arg))) }},
+	{"input", 6, 7, 5, func(w *world, arg byte) {
+		sticks := pick(arg, `"pitch":1`, `"roll":-0.5`, `"yaw":0.3`, `"throttle":0.8`, `"pitch":0`, `"pitch":0.2`)
+		if arg%6 != 3 && arg%6 != 5 {
+			sticks += `,"throttle":0.5`
+		}
+		w.ask(int(arg/24)%2, "/input", body(sticks+`,"timeout":`+pick(arg/6, "0.1", "0.5", "2", "5")))
+	}},
+
+	// Clients with a plan: longer than one act, as people fly
+
+	{"takes off, and waits", 6, 4, 3, func(w *world, arg byte) {
+		w.askAndWait("/takeoff", body(fmt.Sprintf(`"altitude":%d,"wait":30`, 6+arg%25)))
+		w.pass(time.Second)
+	}},
+	{"takes off, and sends a goto right behind", 3, 2, 2, func(w *world, arg byte) {
+		w.ask(0, "/takeoff", body(fmt.Sprintf(`"altitude":%d`, 6+arg%25)))
+		w.pass(worldWaits[arg%12])
+		w.askAndWait("/goto", body(w.place(arg)))
+	}},
+	{"flies by sticks, and falls silent", 6, 4, 2, func(w *world, arg byte) {
+		mode := pick(arg, "altitude", "manual", "position", "altitude")
+		if w.askAndWait("/mode", body(`"mode":"`+mode+`"`)).code != 200 {
+			return
+		}
+		for range 2 + arg/4%8 {
+			w.ask(0, "/input", body(pick(arg, `"pitch":0.4`, `"roll":0.3`, `"yaw":-0.5`)+`,"throttle":0.52,"timeout":`+
+				pick(arg/32, "0.5", "0.3", "4.2", "1")))
+			w.pass(230 * time.Millisecond)
+		}
+		w.pass(pick(arg/64, 6*time.Second, 7*time.Second, 2*time.Second, 8*time.Second))
+	}},
+	{"waits at a place", 5, 2, 1, func(w *world, arg byte) {
+		extra := pick(arg, `,"altitude":20`, `,"heading":45`, "", `,"altitude":12,"speed":4`)
+		w.askAndWait("/goto", body(w.place(arg)+extra+`,"wait":70`))
+	}},
+	{"lands at a place, and waits", 3, 2, 1, func(w *world, arg byte) {
+		w.askAndWait("/land", body(w.place(128+arg%40)+`,"wait":90`))
+	}},
+	{"lands or returns, and waits", 2, 2, 1, func(w *world, arg byte) {
+		w.askAndWait("/mode", body(`"mode":"`+pick(arg, "land", "rtl", "rtgs", "hold")+`","wait":60`))
+	}},
+	{"goes over to its wing, or back", 4, 2, 1, func(w *world, arg byte) {
+		if w.book.flavour != simPX4VTOL {
+			return
+		}
+		to := pick(arg, common.MAV_VTOL_STATE_FW, common.MAV_VTOL_STATE_MC, common.MAV_VTOL_STATE_FW)
+		w.others(foreignTrouble, "transition", false, func() {
+			w.sim.change(func() { w.sim.brain.(*simPX4KindBrain).transition(to) })
+		})
+		w.pass(5 * time.Second)
+	}},
+
+	// Pilots and other programs
+
+	{"a pilot's switch", 0, 8, 2, func(w *world, arg byte) {
+		modes := pilotModes[w.firmware]
+		w.others(foreignTrouble, "a pilot's switch to "+w.book.name(pick(arg, modes...)), false, func() {
+			w.sim.pilotMode(pick(arg, modes...))
+		})
+	}},
+	{"a pilot's switch in the middle", 0, 14, 3, func(w *world, arg byte) {
+		commands := []struct{ path, body string }{
+			{"/takeoff", `{"altitude":12}`}, {"/goto", body(w.place(arg))}, {"/land", body(w.place(arg))},
+			{"/mode", `{"mode":"altitude"}`}, {"/mode", `{"mode":"hold"}`}, {"/mode", `{"mode":"rtl"}`},
+			{"/mode", `{"mode":"position"}`}, {"/goto", `{"heading":90,"altitude":25}`},
+		}
+		if c := pick(arg, commands...); arg%16 < 8 { // it is not answered: copies go out
+			w.others(craftTrouble, "commands are in progress for ever", true, func() { w.neverDone(true) })
+			w.ask(0, c.path, c.body)
+		} else {
+			w.ask(0, c.path, c.body)
+		}
+		w.pass(worldWaits[1+arg/16%8])
+		custom := pick(arg/3, pilotModes[w.firmware]...)
+		w.others(foreignTrouble, "a pilot's switch to "+w.book.name(custom), false, func() { w.sim.pilotMode(custom) })
+		w.pass(2500 * time.Millisecond)
+		w.neverDone(false)
+		w.book.ends("commands are in progress for ever")
+	}},
+	{"a pilot's switch while a client flies by sticks", 0, 8, 1, func(w *world, arg byte) {
+		mode := pick(arg, "altitude", "manual", "position")
+		if w.askAndWait("/mode", body(`"mode":"`+mode+`"`)).code != 200 {
+			return
+		}
+		sticks := body(pick(arg/3, `"pitch":0.4`, `"roll":0.3`, `"yaw":-0.5`) + `,"throttle":0.52,"timeout":` +
+			pick(arg/32, "0.5", "0.3", "4.2", "1"))
+		w.ask(0, "/input", sticks)
+		w.pass(worldWaits[arg/8%14])
+		custom := pick(arg/3, pilotModes[w.firmware]...)
+		w.others(foreignTrouble, "a pilot's switch to "+w.book.name(custom), false, func() { w.sim.pilotMode(custom) })
+		w.pass(worldWaits[arg%8])
+		w.ask(0, "/input", sticks)
+		w.pass(5 * time.Second)
+	}},
+	{"a pilot's sticks", 0, 2, 0, func(w *world, arg byte) {
+		w.others(foreignTrouble, "a pilot's sticks", true, func() {
+			w.sim.pilotSticks(int16(arg%3)*400-400, int16(arg/3%3)*400-400, int16(arg/9%3)*500, 0)
+		})
+	}},
+	{"a receiver", 0, 2, 0, func(w *world, arg byte) {
+		w.others(foreignTrouble, "a receiver", true, func() { w.sim.setReceiver(simReceiver(arg % 4)) })
+	}},
+	{"a pilot arms or disarms", 0, 2, 1, func(w *world, arg byte) {
+		w.others(foreignTrouble, "a pilot arms or disarms", false, func() { w.sim.pilotArm(arg%2 == 0) })
+	}},
+	{"a failsafe", 0, 2, 1, func(w *world, arg byte) {
+		w.others(foreignTrouble, "a failsafe", false, w.sim.failsafeReturn)
+	}},
+	{"another program's sticks", 0, 2, 0, func(w *world, arg byte) {
+		w.others(foreignTrouble, "another program's sticks", false, func() {
+			w.emitted(255, 190, &common.MessageManualControl{Target: 1, X: int16(arg), Z: 500})
+		})
+	}},
+
+	// The line, the port and the vehicle
+
+	{"the line is cut for a while", 0, 1, 3, func(w *world, arg byte) {
+		name := pick(arg/16, "unplugged", "silent", "writes hang")
+		w.others(lineTrouble, name, true, func() { w.cut(name, true) })
+		w.pass(worldWaits[arg%16])
+		w.cut(name, false)
+		w.book.ends(name)
+	}},
+	{"the line is cut during a command", 0, 0, 3, func(w *world, arg byte) {
+		name := pick(arg, "unplugged", "writes hang", "silent")
+		w.ask(0, pick(arg/3, "/land", "/goto"), pick(arg/3, "", body(w.place(arg))))
+		w.pass(worldWaits[arg/16%8])
+		w.others(lineTrouble, name, true, func() { w.cut(name, true) })
+		w.pass(4 * time.Second)
+		w.askAndWait(pick(arg/6, "/land", "/mode"), pick(arg/6, "", `{"mode":"hold"}`))
+		w.pass(worldWaits[arg%14])
+		w.cut(name, false)
+		w.book.ends(name)
+	}},
+	{"acks", 0, 3, 5, func(w *world, arg byte) {
+		w.acksBecome(arg)
+	}},
+	{"a slower line", 0, 1, 2, func(w *world, arg byte) {
+		delay := pick(arg, soakDelay, 8*time.Millisecond, 60*time.Millisecond, 210*time.Millisecond)
+		w.others(lineTrouble, fmt.Sprint("a line of ", delay), true, func() {
+			// never a shorter one: frames keep their order
+			w.sim.change(func() { w.sim.switches().delay = max(w.sim.switches().delay, delay) })
+		})
+	}},
+	{"noise", 0, 0, 5, func(w *world, arg byte) {
+		rate := pick(arg, 0, 0.0001, 0.001, 0.01, 0.05)
+		w.others(lineTrouble, fmt.Sprint("noise ", rate), true, func() { w.noise(rate, uint64(arg)) })
+	}},
+	{"commands are refused", 1, 2, 2, func(w *world, arg byte) {
+		ids := []common.MAV_CMD{
+			common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_NAV_LAND, common.MAV_CMD_DO_REPOSITION,
+			common.MAV_CMD_COMPONENT_ARM_DISARM, common.MAV_CMD_CONDITION_YAW, common.MAV_CMD_NAV_TAKEOFF,
+		}
+		w.others(craftTrouble, fmt.Sprint("commands are refused ", arg%8), true, func() {
+			w.sim.change(func() {
+				clear(w.sim.switches().refuses)
+				if arg%8 < 6 {
+					w.sim.switches().refuses[ids[arg%8]] = true
+				}
+			})
+		})
+	}},
+	{"heartbeats are lost", 0, 1, 2, func(w *world, arg byte) {
+		w.others(lineTrouble, "heartbeats are lost", false, func() {
+			w.sim.change(func() { w.sim.switches().noBeatsUntil = time.Now().Add(worldWaits[arg%16]) })
+		})
+		w.book.mu.Lock()
+		w.book.troubles[len(w.book.troubles)-1].until = time.Now().Add(worldWaits[arg%16])
+		w.book.mu.Unlock()
+	}},
+	{"commands do nothing", 0, 1, 2, func(w *world, arg byte) {
+		w.others(craftTrouble, "commands do nothing", true, func() {
+			w.sim.change(func() { w.sim.switches().idle = arg%3 == 0 })
+		})
+	}},
+	{"it starts again", 0, 1, 1, func(w *world, arg byte) {
+		inFlight := arg%2 == 0
+		w.others(craftTrouble, pick(arg, "restart in the air", "restart on the ground"), false,
+			func() { w.sim.reboot(inFlight) })
+	}},
+	{"all faults end", 2, 2, 3, func(w *world, arg byte) { w.calm() }},
+}
+
+// pilotModes are those that a pilot switches to.
+var pilotModes = map[firmware][]uint32{
+	px4: {px4Custom(1, 0), px4Custom(2, 0), px4Custom(3, 0), px4Custom(4, 3), px4Custom(4, 5),
+		px4Custom(4, 6), px4Custom(7, 0), px4Custom(4, 4)},
+	copter:    {0, 2, 5, 16, 4, 6, 9, copterBrake},
+	quadPlane: {17, 18, 19, 15, 20, 21, 5, 11},
+}
+
+// neverDone makes the vehicle answer commands by IN_PROGRESS and do nothing, or obey again.
+func (w *world) neverDone(on bool) {
+	w.sim.change(func() {
+		clear(w.sim.switches().neverDone)
+		for _, cmd := range []common.MAV_CMD{common.MAV_CMD_DO_REPOSITION, common.MAV_CMD_DO_SET_MODE,
+			common.MAV_CMD_NAV_TAKEOFF} {
+			w.sim.switches().neverDone[cmd] = on
+		}
+	})
+}
+
+// emitted sends a message to mavrest as if from these ids.
+func (w *world) emitted(system, component uint8, m message.Message) { w.sim.emit(system, component, m) }
+
+// cut cuts the line in one of three ways, or mends it.
+func (w *world) cut(name string, on bool) {
+	switch {
+	case name == "silent":
+		w.sim.change(func() { w.sim.switches().muted = on })
+	case name == "writes hang":
+		w.sim.stallWrites(on)
+	case on:
+		w.sim.unplug()
+	default:
+		w.sim.plug()
+	}
+}
+
+// noise damages bytes in both directions. The book reads what goes in before it is damaged.
+func (w *world) noise(rate float64, seed uint64) {
+	w.sim.change(func() {
+		var there, back simWire
+		w.sim.switches().noiseIn = func(b []byte) []byte { return there.carry(b, anyDamage(rate, 2*seed)) }
+		w.sim.switches().noiseOut = func(b []byte) []byte {
+			w.book.emits(b)
+			return back.carry(b, anyDamage(rate, 2*seed+1))
+		}
+	})
+}
+
+// emits takes what the vehicle or somebody else sends to mavrest.
+func (b *book) emits(raw []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, f := range checkedFrames(raw) {
+		b.emitted[frameHash(f)] = true
+	}
+}
+
+// acksBecome loses, delays or changes the acks from now on.
+func (w *world) acksBecome(arg byte) {
+	n := int(arg / 8)
+	late := worldWaits[arg/8%13]
+	name := pick(arg, "acks as they are", "some acks are lost", "late acks", "doubled acks", "acks are lost",
+		"acks of strangers", "acks for others", "acks of another command")
+	if late > 900*time.Millisecond && (arg%8 == 2 || arg%8 == 3) {
+		name = "very " + strings.Replace(name, "doubled", "late", 1)
+	}
+	w.others(lineTrouble, name, true, func() {})
+	w.sim.change(func() {
+		w.onAck = func(a *common.MessageCommandAck) []simAnswer {
+			question := a.Command == common.MAV_CMD_REQUEST_MESSAGE || a.Command == common.MAV_CMD_SET_MESSAGE_INTERVAL
 			other := *a
 			other.Result = common.MAV_RESULT_ACCEPTED
-			list = append([]simAnswer{{ack: &other, component: 100}, {ack: &other, system: 9}}, list...)
-		}
-		w.note("ack of %d: %d, %d answers, the last after %v", a.Command, a.Result, len(list), list[len(list)-1].after)
-		if a.Result == common.MAV_RESULT_ACCEPTED {
-			w.mu.Lock()
-			w.acked[uint16(a.Command)]++
-			if last := time.Now().Add(list[len(list)-1].after); last.After(w.copies[uint16(a.Command)]) {
-				w.copies[uint16(a.Command)] = last
+			as := []simAnswer{{ack: a}}
+			switch arg % 8 {
+			case 1:
+				if n--; n >= 0 && !question {
+					return nil
+				}
+			case 2:
+				as[0].after = late
+			case 3:
+				return append(as, simAnswer{ack: a, after: late})
+			case 4:
+				if !question {
+					return nil
+				}
+			case 5:
+				return append([]simAnswer{{ack: &other, component: 100}, {ack: &other, system: 9}}, as...)
+			case 6:
+				other.TargetSystem, other.TargetComponent = 255, 190
+				return append([]simAnswer{{ack: &other}}, simAnswer{ack: a, after: 150 * time.Millisecond})
+			case 7:
+				other.Command = pick(arg/8, common.MAV_CMD_DO_REPOSITION, common.MAV_CMD_NAV_TAKEOFF)
+				return []simAnswer{{ack: &other}, {ack: a, after: 150 * time.Millisecond}}
 			}
-			w.mu.Unlock()
+			return as
 		}
-		return list
-	}
-}
-
-// anyCommand returns a random command of a client, within the ranges of the API.
-func anyCommand(r *rand.Rand) (path, body string) {
-	place := at(float64(r.IntN(200)-100), float64(r.IntN(200)-100))
-	modes := []string{"manual", "altitude", "position", "takeoff", "hold", "land", "rtl", "rtgs"}
-	switch r.IntN(8) {
-	case 0, 1:
-		return "/mode", `{"mode":"` + modes[r.IntN(len(modes))] + `"}`
-	case 2:
-		return "/mode", fmt.Sprintf(`{"arm":%v}`, r.IntN(2) == 0)
-	case 3:
-		return "/takeoff", fmt.Sprintf(`{"altitude":%d}`, 5+r.IntN(30))
-	case 4, 5:
-		return "/goto", fmt.Sprintf(`{%s,"altitude":%d,"speed":%d}`, place, 5+r.IntN(30), 1+r.IntN(10))
-	case 6:
-		return "/land", "{" + place + "}"
-	}
-	return "/land", ""
-}
-
-// command sends one command and checks whether its answer is true.
-func (w *onlooker) command(client int, r *rand.Rand) {
-	path, body := anyCommand(r)
-	w.note("client %d: POST %s %s", client, path, body)
-	w.mu.Lock()
-	before := maps.Clone(w.acked)
-	w.mu.Unlock()
-	began := time.Now()
-	if path == "/land" { // the first leg's mode shows before the command is answered
-		w.explain("land")
-	}
-	code, o := w.call("POST", path, body)
-	took := time.Since(began)
-	w.note("client %d: %d %v", client, code, o)
-	w.count(fmt.Sprintf("answered %d", code))
-	switch code {
-	case 200:
-		now := w.sim.truth()
-		id := uint16(o["command"].(float64))
-		w.mu.Lock()
-		// Acks have no number. A late second copy of an ack looks like the answer to the next
-		// command with its id.
-		proven := w.acked[id] > before[id] || !began.After(w.copies[id])
-		// A report proves a mode change, an arming and a disarming (docs/design.md, rule 6).
-		wanted, _ := parseMode(o["mode"].(string))
-		switch common.MAV_CMD(id) {
-		case common.MAV_CMD_DO_SET_MODE:
-			proven = proven || now.mode == entered[w.firmware][wanted]
-		case common.MAV_CMD_COMPONENT_ARM_DISARM:
-			proven = proven || now.armed == strings.Contains(body, `"arm":true`)
-		}
-		w.mu.Unlock()
-		if !proven {
-			w.Errorf("%v: POST %s %s answered %v, but no ack went out; the vehicle is in %d, armed %v", time.Now(),
-				path, body, o, now.mode, now.armed)
-		}
-		w.explain(o["mode"].(string))
-	case 409, 501, 503, 504:
-		if o["error"] == nil || o["code"] == nil {
-			w.Errorf("POST %s %s: %d %v", path, body, code, o)
-		}
-	default:
-		w.Errorf("POST %s %s: %d %v", path, body, code, o)
-	}
-	if took > 50*time.Second { // the server's write time-out is 60 s
-		w.Errorf("POST %s %s took %v", path, body, took)
-	}
-}
-
-// fault is something that goes wrong.
-type fault struct {
-	name  string
-	begin func(w *onlooker)
-	end   func(w *onlooker) // nil if the fault ends by itself
-}
-
-// noise makes both directions of the line bad.
-func noise(rate float64) func(*onlooker) {
-	return func(w *onlooker) {
-		w.sim.change(func() { w.sim.setNoise(anyDamage(rate, 2*w.seed), anyDamage(rate, 2*w.seed+1)) })
-	}
-}
-
-func ackFault(name string) fault {
-	return fault{name,
-		func(w *onlooker) { w.sim.change(func() { w.sim.switches().onAck = w.onAck(name) }) },
-		func(w *onlooker) { w.sim.change(func() { w.sim.switches().onAck = w.onAck("") }) }}
-}
-
-var faults = []fault{
-	{"noise 0.01 %", noise(0.0001), noise(0)},
-	{"noise 0.1 %", noise(0.001), noise(0)},
-	{"noise 1 %", noise(0.01), noise(0)},
-	{"unplugged", func(w *onlooker) { w.sim.unplug() }, func(w *onlooker) { w.sim.plug() }},
-	{"silent", func(w *onlooker) { w.sim.change(func() { w.sim.switches().muted = true }) },
-		func(w *onlooker) { w.sim.change(func() { w.sim.switches().muted = false }) }},
-	{"writes hang", func(w *onlooker) { w.sim.stallWrites(true) }, func(w *onlooker) { w.sim.stallWrites(false) }},
-	{"heartbeats lost", func(w *onlooker) {
-		until := time.Now().Add(time.Duration(w.rand.IntN(6000)) * time.Millisecond)
-		w.sim.change(func() { w.sim.switches().noBeatsUntil = until })
-	}, nil},
-	{"rebooted in flight", func(w *onlooker) { w.sim.reboot(true) }, nil},
-	{"rebooted on the ground", func(w *onlooker) { w.sim.reboot(false) }, nil},
-	{"failsafe", func(w *onlooker) { w.sim.failsafeReturn() }, nil},
-	{"pilot's switch", func(w *onlooker) {
-		modes := w.pilotModes()
-		w.sim.pilotMode(modes[w.rand.IntN(len(modes))])
-	}, nil},
-	{"pilot disarms or arms", func(w *onlooker) { w.sim.pilotArm(w.rand.IntN(2) == 0) }, nil},
-	{"acknowledges commands and does nothing",
-		func(w *onlooker) { w.sim.change(func() { w.sim.switches().idle = true }) },
-		func(w *onlooker) { w.sim.change(func() { w.sim.switches().idle = false }) }},
-	{"in progress for ever",
-		func(w *onlooker) {
-			w.sim.change(func() { w.sim.switches().neverDone[common.MAV_CMD_DO_REPOSITION] = true })
-		},
-		func(w *onlooker) { w.sim.change(func() { clear(w.sim.switches().neverDone) }) }},
-	{"slow line", func(w *onlooker) { w.sim.change(func() { w.sim.switches().delay = 400 * time.Millisecond }) },
-		func(w *onlooker) { w.sim.change(func() { w.sim.switches().delay = soakDelay }) }},
-	ackFault("acks lost"), ackFault("acks late"), ackFault("acks doubled"), ackFault("acks from strangers"),
-}
-
-func (w *onlooker) pilotModes() []uint32 {
-	if w.firmware == px4 {
-		return []uint32{px4Custom(1, 0), px4Custom(2, 0), px4Custom(3, 0), px4Custom(4, 3), px4Custom(4, 5),
-			px4Custom(4, 6), px4Custom(7, 0)}
-	}
-	return []uint32{0, 2, 5, 4, 6, 9, 17}
-}
-
-// look checks what must hold at every moment.
-func (w *onlooker) look() {
-	truth := w.sim.truth()
-	mode, _ := w.firmware.reported(truth.mode)
-	w.explain(mode.String())
-	o := w.status()
-	for _, misfit := range fits(map[string]any{"$ref": "#/components/schemas/Status"}, o, "status") {
-		w.Error(misfit)
-	}
-	now := time.Now()
-	synctest.Wait() // until a command that was just acknowledged is answered
-
-	w.mu.Lock()
-	ok := w.explained[o["mode"].(string)]
-	w.mu.Unlock()
-	if !ok {
-		w.Errorf("%v: mode %v was neither commanded nor reported", now, o["mode"])
-	}
-	if p, ok := o["position"].(object); ok && p["lat"] != nil {
-		n, e := simMetres(p["lat"].(float64), p["lon"].(float64))
-		tn, te := simMetres(truth.lat, truth.lon)
-		// In manual mode the vehicle flies some 20 m/s. A reboot on the ground puts it to home.
-		allowed := 1 + 25*(p["age"].(float64)+0.5)
-		if away := math.Hypot(n-tn, e-te); away > allowed && now.Sub(w.carried) >= 20*time.Second {
-			w.Errorf("%v: position is %.1f m off and %v s old", now, away, p["age"])
-			w.note("it is %.1f m north, %.1f m east, %.1f m up and flies %.1f, %.1f m/s", tn, te, truth.alt, truth.vn,
-				truth.ve)
-			w.note("status: %v", o)
-		}
-		if p["altitude"].(float64) < -5 || p["altitude"].(float64) > 200 {
-			w.Errorf("%v: altitude %v", now, p["altitude"])
-		}
-	}
-	if b, ok := o["battery"].(object); ok {
-		if v := b["voltage"].(float64); v < 8 || v > 17 {
-			w.Errorf("%v: battery %v V", now, v)
-		}
-	}
-}
-
-// settle ends every fault, and checks that the vehicle then obeys and flies home.
-func (w *onlooker) settle() {
-	w.note("settle")
-	for _, f := range faults {
-		if f.end != nil {
-			f.end(w)
-		}
-	}
-	time.Sleep(6 * time.Second) // the port opens again, late acks arrive
-	w.until("online again", 20*time.Second, func() bool { return w.status()["online"] == true })
-	// A takeoff that was not answered ends in a mode that no client commanded. That mode would end
-	// the return below, and rightly so.
-	climbing := entered[px4][ModeTakeoff]
-	w.until("no takeoff can end during the return", 5*time.Minute, func() bool {
-		s := w.sim.truth()
-		return w.firmware != px4 || s.mode != climbing || !s.armed
 	})
-	time.Sleep(2 * time.Second)
-	w.accepted("/mode", `{"mode":"rtl"}`)
-	w.until("rtl shows", 10*time.Second, func() bool { return w.status()["mode"] == "rtl" })
-	w.until("home and disarmed", 5*time.Minute, func() bool {
-		if truth := w.sim.truth(); truth.armed && truth.alt < 0.5 {
-			w.sim.pilotArm(false) // it was armed on the ground
-		}
-		return w.disarmed()
+}
+
+// calm ends all faults of the line, of the port and of the vehicle.
+func (w *world) calm() {
+	w.note("all faults end")
+	w.sim.change(func() {
+		s := w.sim.switches()
+		s.muted, s.idle, w.onAck = false, false, nil
+		s.delay, s.noBeatsUntil = soakDelay, time.Time{}
+		clear(s.refuses)
+		clear(s.neverDone)
 	})
-	time.Sleep(2 * time.Second)
+	w.sim.stallWrites(false)
+	w.sim.plug()
+	w.noise(0, 0)
+	w.book.mu.Lock()
+	defer w.book.mu.Unlock()
+	for _, t := range w.book.troubles {
+		if t.until.IsZero() && t.kind != foreignTrouble {
+			t.until = time.Now()
+		}
+	}
+}
+
+// worldTap is mavrest's port; the book reads what is written.
+type worldTap struct {
+	port
+	w *world
+}
+
+func (t worldTap) Write(raw []byte) (int, error) {
+	if !bytes.Equal(raw, padding[:]) {
+		t.w.book.wrote(raw, t.w.sim.truth)
+	}
+	return t.port.Write(raw)
+}
+
+// flyBytes is one flight: setup is the vehicle, what happens are pairs of bytes.
+func flyBytes(t *testing.T, setup byte, happens []byte, again string) {
+	kind, receiver, inAir := vehicle(setup)
+	w := &world{book: newBook(kind.flavour)}
+	prepare := func(s *simulator) {
+		w.flight = &flight{sim: s}
+		s.receiver = receiver
+		s.switches().delay = soakDelay
+		for name, value := range kind.params {
+			s.params[name] = value
+		}
+		s.switches().onMode = w.book.enters
+		s.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
+			w.book.answers(a)
+			if w.onAck == nil {
+				return []simAnswer{{ack: a}}
+			}
+			return w.onAck(a)
+		}
+		s.switches().noiseIn = bytes.Clone
+		s.switches().noiseOut = func(b []byte) []byte {
+			w.book.emits(b)
+			return b
+		}
+	}
+	start := func(d *drone) {
+		hear := d.link.hear
+		d.link.hear = func(h heard) {
+			w.book.hears(h, w.sim.truth())
+			hear(h)
+		}
+		over(func(p port) port { return worldTap{p, w} })(d)
+	}
+	flyWith(t, kind.flavour, prepare, start, func(f *flight) {
+		w.flight = f
+		f.diary.tail = 200
+		f.Cleanup(func() {
+			if f.Failed() && again != "" {
+				f.Logf("to fly this flight again: %s", again)
+			}
+		})
+		w.note("%s, receiver %d, in the air: %v", kind.name, receiver, inAir)
+		if inAir {
+			w.book.begins(foreignTrouble, "placed in the air", false)
+			f.sim.placeInAir(20)
+			time.Sleep(8 * time.Second)
+			w.book.forget()
+		}
+		w.book.enters(f.sim.truth().mode)
+		time.Sleep(2500*time.Millisecond + 137*time.Microsecond)
+		w.began = time.Now()
+		for ; len(happens) > 1 && time.Since(w.began) < fuzzTime && !t.Failed(); happens = happens[2:] {
+			a := worldActs[int(happens[0])%len(worldActs)]
+			w.note("%s (%d)", a.name, happens[1])
+			a.do(w, happens[1])
+			time.Sleep(137 * time.Microsecond)
+		}
+		w.calm()
+		w.pass(9 * time.Second)
+		w.clients.Wait()
+		w.rests()
+		w.book.received(slices.DeleteFunc(f.sim.received(), func(r simReceived) bool { return r.at.Before(w.began) }))
+		if wrongs, first := w.book.judge(f.diary.began); len(wrongs) > 0 {
+			f.diary.ends = first.Add(2 * time.Second)
+			f.Errorf("%s, setup %d:\n%s", kind.name, setup, strings.Join(wrongs, "\n"))
+		}
+	})
+}
+
+// forget forgets the troubles so far: the flight begins now.
+func (b *book) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.troubles = nil
+}
+
+// rests checks that nothing is left over when nothing more happens.
+func (w *world) rests() {
+	if o := w.status(); o["online"] != true {
+		w.Errorf("it is not online: %v", o["link"])
+	}
+	if b, ok := w.sim.brain.(*simArduBrain); ok && b.broken {
+		w.Errorf("mode changes too close: an internal error of ArduPilot")
+	}
 	w.drone.mu.Lock()
 	defer w.drone.mu.Unlock()
 	d := w.drone
 	a := d.cmd.acks
-	if len(d.cmd.tasks) > 0 || len(a.waiting) > 1 || len(a.late) > 20 || len(d.tel.texts.chunks) > 8 ||
-		d.sticks.phase == stickClient {
-		w.Errorf("left over: %d tasks, %d waiting, %d late acks, %d chunks, sticks %v", len(d.cmd.tasks),
-			len(a.waiting), len(a.late), len(d.tel.texts.chunks), d.sticks.phase)
+	if len(d.cmd.tasks) > 0 || len(a.waiting) > 1 || len(a.late) > 20 || len(d.tel.texts.chunks) > 8 {
+		w.Errorf("left over: %d tasks, %d waiting, %d late acks, %d chunks", len(d.cmd.tasks), len(a.waiting),
+			len(a.late), len(d.tel.texts.chunks))
 	}
 }
 
-// dice returns the random generator of one user.
-func (w *onlooker) dice(who uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, who)) }
-
-// watch adds an onlooker to a flight.
-func watch(f *flight, seed uint64, d time.Duration, figures map[string]int) *onlooker {
-	w := &onlooker{
-		flight: f, seed: seed, figures: figures,
-		acked: map[uint16]int{}, copies: map[uint16]time.Time{}, explained: map[string]bool{},
+// actNamed is the byte of an act.
+func actNamed(name string) byte {
+	i := slices.IndexFunc(worldActs, func(a act) bool { return a.name == name })
+	if i < 0 {
+		panic("no act is called " + name)
 	}
-	w.rand, w.ackRand = w.dice(1), w.dice(2)
-	f.diary.tail = 200
-	f.sim.change(func() {
-		f.sim.switches().onAck = w.onAck("")
-		f.sim.switches().delay = soakDelay
-		f.sim.switches().onMode = func(custom uint32) {
-			mode, _ := w.firmware.reported(custom)
-			w.explain(mode.String())
-			w.note("the vehicle's mode is %v (%d)", mode, custom)
-		}
-	})
-	f.Cleanup(func() {
-		if f.Failed() {
-			f.Logf("to fly this flight again: go test -run '^TestSoak$' -cpu 1 -soak %v -soak-seed %d .", d, seed)
-		}
-	})
-	return w
+	return byte(i)
 }
 
-// client starts a client, which sends a command. Now and then it starts another that sends sticks.
-// No two clients send at the same moment.
-func (w *onlooker) client() {
-	w.number++
-	n, dice := w.number, w.dice(uint64(100+w.number))
-	time.Sleep(time.Duration(13+dice.IntN(50)) * time.Microsecond)
-	w.clients.Go(func() { w.command(n, dice) })
-	if w.rand.IntN(3) > 0 {
-		return
+// FuzzPilot flies any order of what the world does against the whole program.
+func FuzzPilot(f *testing.F) {
+	orders := uint64(40)
+	if *runAll {
+		orders = 300
 	}
-	time.Sleep(17 * time.Microsecond)
-	w.clients.Go(func() {
-		w.note("client %d: sticks", n)
-		w.call("POST", "/input", `{"roll":0.5,"pitch":1,"throttle":0.6,"timeout":2}`)
+	for seed := range orders { // random orders of all acts
+		dice := rand.New(rand.NewPCG(seed, 7))
+		happens := make([]byte, 2*(4+dice.IntN(40)))
+		for i := range happens {
+			happens[i] = byte(dice.Uint32())
+		}
+		f.Add(byte(dice.Uint32()), happens)
+	}
+	f.Fuzz(func(t *testing.T, setup byte, happens []byte) {
+		flyBytes(t, setup, happens[:min(len(happens), 200)], "")
 	})
 }
 
-// suffer lets clients send commands during a fault.
-func (w *onlooker) suffer(fault fault) {
-	w.count(fault.name)
-	if strings.HasPrefix(fault.name, "rebooted on") {
-		w.carried = time.Now()
+var (
+	soakTime = flag.Duration("soak", 2*time.Hour, "simulated time of TestSoak, in flights of 5 minutes; CI takes 24h")
+	soakSeed = flag.Uint64("soak-seed", 0, "seed of TestSoak's first flight; each further flight has the next seed")
+)
+
+// weather is how the dice are loaded.
+func weather(seed uint64) (name string, weight func(act) int) {
+	n := uint64(len(worldKinds))
+	switch seed / n % 4 {
+	case 0, 2:
+		return "calm", func(a act) int { return a.calm }
+	case 1:
+		return "pilots", func(a act) int { return a.pilots }
 	}
-	w.note("begins: %s", fault.name)
-	fault.begin(w)
-	for range 2 + w.rand.IntN(4) {
-		w.client()
-		for range w.rand.IntN(8) {
-			time.Sleep(700 * time.Millisecond)
-			synctest.Wait()
-			w.look()
-		}
-	}
-	if fault.end != nil {
-		fault.end(w)
-	}
-	w.note("ends: %s", fault.name)
+	return "a bad line", func(a act) int { return a.line }
 }
 
-// soakFlight flies with commands and faults from a seed, for some time.
-func soakFlight(t *testing.T, seed uint64, d time.Duration, figures map[string]int) {
-	fly(t, []simFlavour{simPX4, simArduPilot}[seed%2], nil, func(f *flight) {
-		w := watch(f, seed, d, figures)
-		w.explain("manual")
-		time.Sleep(1234567 * time.Nanosecond) // so that it acts at other moments than the link and the simulator
-		for end := time.Now().Add(d); time.Now().Before(end) && !t.Failed(); {
-			w.accepted("/mode", `{"mode":"hold"}`)
-			if code, _ := f.call("POST", "/takeoff", ""); code == 200 {
-				w.explain("takeoff")
-				time.Sleep(8 * time.Second)
+// thrown is a flight that the dice throw.
+func thrown(seed uint64) (setup byte, happens []byte) {
+	dice := rand.New(rand.NewPCG(seed, 7))
+	_, weight := weather(seed)
+	total := 0
+	for _, a := range worldActs {
+		total += weight(a)
+	}
+	n := len(worldKinds)
+	setup = byte(int(seed)%n + n*dice.IntN(8))
+	for range 150 {
+		at := dice.IntN(total)
+		for i, a := range worldActs {
+			if at -= weight(a); at < 0 {
+				happens = append(happens, byte(i), byte(dice.Uint32()))
+				break
 			}
-			for range 6 {
-				w.suffer(faults[w.rand.IntN(len(faults))])
-			}
-			w.clients.Wait()
-			w.settle()
-			w.count("flights")
 		}
-	})
+	}
+	return setup, happens
 }
 
-// TestSoak flies for as long as -soak says, through every fault.
+// TestSoak flies for as long as -soak says. Each seed is a flight.
 func TestSoak(t *testing.T) {
 	total := *soakTime
 	if testing.Short() {
 		total /= 4
 	}
-	const leg = time.Hour
-	for i := range uint64((total + leg - 1) / leg) {
-		seed, d := *soakSeed+i, min(leg, total-time.Duration(i)*leg)
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			figures := map[string]int{}
-			soakFlight(t, seed, d, figures)
-			t.Logf("%v", figures)
+	for i := range uint64((total + fuzzTime - 1) / fuzzTime) {
+		seed := *soakSeed + i
+		name, _ := weather(seed)
+		setup, happens := thrown(seed)
+		kind, _, _ := vehicle(setup)
+		t.Run(fmt.Sprintf("seed %d, %s, %s", seed, kind.name, name), func(t *testing.T) {
+			flyBytes(t, setup, happens, fmt.Sprintf("go test -run '^TestSoak$' -soak 1s -soak-seed %d .", seed))
 		})
 	}
 }

@@ -1,0 +1,940 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+)
+
+// The laws of the random world: what is always true of a flight, whatever happens in it. Each reads the book.
+var laws = []law{
+	{"after a takeover no command goes out, and no stick moves, until a client asks for a command",
+		"Rule 4: After a takeover", handsOff},
+	{"after a takeover no client's sticks are taken until a client asks for a command",
+		"A pilot's switch takes them", noSticksTaken},
+	{"after a disarming that nobody asked for here nothing arms or takes off until a client asks",
+		"Rule 4: After a takeover", staysDisarmed},
+	{"the mode is the reported one, or one that a client asked for and that this report can stand for",
+		"Rule 2: Commanded", modeIsTrue},
+	{"a 200 comes after a report of the mode and the armed bit that were asked for, and the vehicle was in that mode",
+		"Rule 6: 200 means that the vehicle shows it", answerIsShown},
+	{"a 200 of a command that no report proves comes after its own ack; where no ack is over 1 s late it was obeyed",
+		"Rule 6: 200 means that the vehicle shows it", answerIsAcked},
+	{"an interrupted comes only after a mode that was not commanded, a disarming, a failsafe or somebody else's act",
+		"Rule 4: After a takeover", interruptedIsTrue},
+	{"a superseded comes only after another client's request",
+		"The newest request wins", supersededIsTrue},
+	{"each request is answered, within 6 s where nothing was sent and nothing was to be waited for",
+		"Rule 5: Before each step a report", answersInTime},
+	{"while the port is away each request is answered within 4 s", "The link", answersWithoutPort},
+	{"no error is an internal one, and each has its words", "Reasons", errorsHaveWords},
+	{"a copy goes out 0.3 s or more after the one before, for 2 s, never after an ack, and never arms an armed vehicle",
+		"Commands", copiesAreSpaced},
+	{"after a command that was repeated the next one with its number waits 1 s, but a mode change or an arming",
+		"Commands", lateAcksPass},
+	{"no copy and no step goes out while a number is kept, but an urgent request's first step after 0.5 s",
+		"Reports", nothingWhileKept},
+	{"no step of a request goes out twice but as a copy", "Commands", stepsGoOnce},
+	{"each step but an urgent request's first follows a report of the last 0.2 s, each later one a report of its own",
+		"Rule 5: Before each step a report", stepsFollowReports},
+	{"mavrest commands by itself only the landing over its place, and what follows a silent client after 3 s",
+		"A silent client leaves a hold", actsForSomebody},
+	{"3 s after the last word of a client whose stream flies, or at its sticks' end, mavrest commands a hold",
+		"A silent client leaves a hold", holdsForSilent},
+	{"sticks have a client's values only until their timeout, and nobody's are off centre",
+		"Who has the sticks", sticksAreTheClients},
+	{"accepted sticks go out at once, and then every 40 ms", "Who has the sticks", sticksComeInTime},
+	{"sticks at rest stand on wheels", "Who has the sticks", sticksRest},
+	{"nothing is sent to a client's place before the drone is clear of the ground",
+		"Rule 11: Nothing flies sideways at the ground", clearFirst},
+	{"a landing at a place begins over the place", "Rule 9: A landing at a place", landsAtItsPlace},
+	{"PX4 is asked for home before a takeoff and a goto to a height above home",
+		"Rule 5: Before each step a report", homeIsAsked},
+	{"a command carries what its client asked for", "Rule 10: A hold and a goto", carriesWhatWasAsked},
+	{"a manoeuvre that is done is complete", "Rule 8: A manoeuvre has an end", doneIsTrue},
+	{"a wait ends when the manoeuvre is complete, or when it is over", "Rule 8: A manoeuvre has an end", waitsEnd},
+	{"no kind of vehicle takes what it can't fly", "Rule 10: A hold and a goto", kindsRefuse},
+	{"the status fits its schema, and says what the vehicle said", "Robustness", statusIsTrue},
+	{"what mavrest hears was sent, and what the vehicle hears mavrest has sent", "The link", noiseIsNoMessage},
+}
+
+func handsOff(b *book, wrong verdict) {
+	for _, f := range b.takeovers() {
+		when := func(s stamp) string {
+			return fmt.Sprintf("%v after the report of %s", s.at.Sub(f.at), b.name(f.custom))
+		}
+		for _, c := range b.commands {
+			if f.covers(c.stamp) {
+				wrong(c.at, "%v was sent %s", c, when(c.stamp))
+			}
+		}
+		last := axes{}
+		for _, s := range b.sticks {
+			if !s.at.After(f.at) {
+				last = s.axes
+			}
+			centred := s.axes == axes{z: s.z} && (s.z == 0 || s.z == 500 || s.z == last.z)
+			unmoved := b.firmware == px4 && s.axes == last
+			if f.covers(s.stamp) && s.axes != released && !centred && !unmoved {
+				wrong(s.at, "sticks %+v went out %s, after %+v", s.axes, when(s.stamp), last)
+			}
+		}
+	}
+}
+
+func noSticksTaken(b *book, wrong verdict) {
+	for _, f := range b.takeovers() {
+		for _, a := range b.asks {
+			rebooted := b.had(f.at, a.ended.at, "restart") // that forgets who has the sticks
+			if a.isInput() && a.code == 200 && f.covers(a.began) && f.covers(a.ended) && !rebooted {
+				wrong(a.ended.at, "sticks were taken after the report of %s", b.name(f.custom))
+			}
+		}
+	}
+}
+
+func staysDisarmed(b *book, wrong verdict) {
+	arming := func(c *seenCommand) bool { return c.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && c.p[0] == 1 }
+	disarming := func(c *seenCommand) bool { return c.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && c.p[0] == 0 }
+	for i := 1; i < len(b.beats); i++ {
+		is := b.beats[i]
+		if !b.beats[i-1].armed || is.armed {
+			continue
+		}
+		ours := slices.ContainsFunc(b.commands, func(c *seenCommand) bool {
+			return disarming(c) && c.n < is.n && is.at.Sub(c.at) < 6*time.Second
+		}) || slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
+			return a.fields["arm"] == false && a.pending(is.stamp)
+		})
+		for _, c := range b.commands {
+			asked := slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
+				return a.isCommand() && a.began.n > is.n && a.began.n < c.n
+			})
+			if !ours && !asked && c.at.After(is.at) && (arming(c) || c.cmd == common.MAV_CMD_NAV_TAKEOFF) {
+				wrong(c.at, "%v was sent %v after the vehicle was disarmed", c, c.at.Sub(is.at))
+			}
+		}
+	}
+}
+
+// mayStandFor reports whether a mode that was asked for here is shown while the vehicle reports a number.
+func (b *book) mayStandFor(mode Mode, x seenBeat) bool {
+	reported, _ := b.firmware.reported(x.custom)
+	hold := entered[b.firmware][ModeHold]
+	switch mode {
+	case reported:
+		return true
+	case ModeTakeoff, ModeLand:
+		ends := mode == ModeLand && !x.armed
+		return ends || x.custom == hold || x.custom == entered[b.firmware][mode]
+	case ModeRTL, ModeRTGS:
+		return !x.armed || x.custom == entered[b.firmware][ModeRTL]
+	}
+	return !x.armed // PX4 shows POSCTL for a while, or has not been heard yet
+}
+
+func modeIsTrue(b *book, wrong verdict) {
+	for _, l := range b.looks {
+		beat := b.beatBefore(l.n)
+		if beat == nil {
+			continue
+		}
+		mode, _ := parseMode(fmt.Sprint(l.status["mode"]))
+		if l.status["mode"] == "other" {
+			mode = ModeOther
+		}
+		asked := mode == ModeManual && !beat.armed || slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
+			wish, ok := a.wishes()
+			return ok && wish == mode && a.isCommand() && a.began.n < l.n
+		}) || b.actedItself(mode, l.stamp)
+		reported, _ := b.firmware.reported(beat.custom)
+		fresh := b.modeBefore(l.n)
+		kept := fresh != nil && fresh.n > beat.n || b.hadKept(beat, l.stamp)
+		if mode == reported || kept || asked && b.mayStandFor(mode, *beat) {
+			continue
+		}
+		wrong(l.at, "the mode is %v, the vehicle reports %s, armed %v", mode, b.name(beat.custom), beat.armed)
+	}
+}
+
+// hadKept reports whether a CURRENT_MODE of another number came so shortly before a HEARTBEAT that this may be older.
+func (b *book) hadKept(beat *seenBeat, until stamp) bool {
+	return slices.ContainsFunc(b.modes, func(m seenMode) bool {
+		return m.n < until.n && beat.at.Sub(m.at) < 2*time.Second && m.custom != beat.custom
+	})
+}
+
+// actedItself reports whether mavrest set a mode for a silent client.
+func (b *book) actedItself(mode Mode, until stamp) bool {
+	return mode == ModeHold || mode == ModeLand || mode == ModeRTL
+}
+
+func answerIsShown(b *book, wrong verdict) {
+	for _, a := range b.asks {
+		if !a.isCommand() || a.code != 200 {
+			continue
+		}
+		within := func(s stamp) bool { return s.n > a.began.n && s.n < a.ended.n }
+		if list := b.shownBy(a); list != nil {
+			heard := slices.ContainsFunc(b.beats, func(x seenBeat) bool {
+				return within(x.stamp) && slices.Contains(list, x.custom)
+			}) || slices.ContainsFunc(b.modes, func(x seenMode) bool {
+				return within(x.stamp) && slices.Contains(list, x.custom)
+			})
+			really := false
+			for i, m := range b.entered {
+				over := i+1 < len(b.entered) && b.entered[i+1].n < a.began.n
+				really = really || slices.Contains(list, m.custom) && m.n < a.ended.n && !over
+			}
+			if !heard || !really {
+				wrong(a.ended.at, "%v; reported: %v; the vehicle was in it: %v", a, heard, really)
+			}
+		}
+		if arm, ok := a.fields["arm"].(bool); ok {
+			heard := slices.ContainsFunc(b.beats, func(x seenBeat) bool { return within(x.stamp) && x.armed == arm })
+			if !heard {
+				wrong(a.ended.at, "%v; no report says armed %v", a, arm)
+			}
+		}
+	}
+}
+
+func answerIsAcked(b *book, wrong verdict) {
+	for _, a := range b.asks {
+		id, ok := a.answer["command"].(float64)
+		cmd := common.MAV_CMD(id)
+		byReport := cmd == common.MAV_CMD_DO_SET_MODE || cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
+		if !a.isCommand() || a.code != 200 || !ok || byReport {
+			continue
+		}
+		sent := slices.IndexFunc(b.commands, func(c *seenCommand) bool { return c.n > a.began.n && c.cmd == cmd })
+		acked := sent >= 0 && slices.ContainsFunc(b.acks, func(x seenAck) bool {
+			return x.cmd == cmd && x.result == common.MAV_RESULT_ACCEPTED && x.n > b.commands[sent].n && x.n < a.ended.n
+		})
+		obeyed := sent >= 0 && slices.ContainsFunc(b.results, func(x seenAck) bool {
+			return x.cmd == cmd && x.result == common.MAV_RESULT_ACCEPTED && x.n > b.commands[sent].n && x.n < a.ended.n
+		}) || b.had(time.Time{}, a.ended.at, "very late acks")
+		if !acked || !obeyed {
+			wrong(a.ended.at, "%v; an ack of %v came: %v; the vehicle obeyed it: %v", a, cmd, acked, obeyed)
+		}
+	}
+}
+
+func interruptedIsTrue(b *book, wrong verdict) {
+	for _, a := range b.asks {
+		if !a.isCommand() || a.answer["code"] != "interrupted" {
+			continue
+		}
+		cause := !b.quiet(a.began.at, a.ended.at, foreignTrouble, craftTrouble) ||
+			strings.Contains(fmt.Sprint(a.answer["error"]), "flies to another place") // its own target says so
+		for i := 1; i < len(b.beats); i++ {
+			was, is := b.beats[i-1], b.beats[i]
+			if is.n < a.began.n || is.n > a.ended.n {
+				continue
+			}
+			cause = cause || is.custom != was.custom && !b.explains(is.custom, 0, is.stamp)
+			cause = cause || was.armed && !is.armed || is.critical && !was.critical
+		}
+		if !cause {
+			wrong(a.ended.at, "%v", a)
+		}
+	}
+}
+
+func supersededIsTrue(b *book, wrong verdict) {
+	for _, a := range b.asks {
+		if a.answer["code"] == "superseded" && !slices.ContainsFunc(b.asks, func(o *seenAsk) bool {
+			return o.isCommand() && o.began.n > a.began.n && o.began.n < a.ended.n
+		}) {
+			wrong(a.ended.at, "%v", a)
+		}
+	}
+}
+
+// longest is how long an answer may take where nothing waits for anything else.
+func (a *seenAsk) longest(calm bool) time.Duration {
+	longest := 20 * time.Second
+	if calm {
+		longest = 5 * time.Second
+	}
+	mode, ok := a.wishes()
+	flies := a.path == "/goto" || a.path == "/land" && a.has("lat")
+	if flies || ok && mode != ModeTakeoff {
+		if a.from.alt < 12 { // it may first wait until the drone is clear of the ground
+			longest += 20 * time.Second
+		}
+	}
+	if a.has("wait") {
+		longest += time.Duration(a.number("wait") * float64(time.Second))
+	}
+	return longest
+}
+
+func answersInTime(b *book, wrong verdict) {
+	for _, a := range b.asks {
+		if a.ended.n == 0 {
+			wrong(a.began.at, "%s %s %s was never answered", a.method, a.path, a.body)
+			continue
+		}
+		took := a.ended.at.Sub(a.began.at)
+		mode, sets := a.wishes()
+		sends := slices.ContainsFunc(b.commands, func(c *seenCommand) bool {
+			return c.n > a.began.n && c.n < a.ended.n
+		})
+		waits := a.from.alt < 12 || a.has("wait") || sets && mode <= ModeTakeoff // for its sticks, or for the ground
+		switch {
+		case a.isCommand() && b.alone(a) && !sends && !waits && took > 6*time.Second:
+			wrong(a.ended.at, "%v took %v, and nothing was sent", a, took)
+		case !a.isCommand() && took > 0:
+			wrong(a.ended.at, "%v took %v", a, took)
+		case a.isCommand() && b.alone(a) && took > a.longest(b.calm(a.ended.at)):
+			wrong(a.ended.at, "%v took %v", a, took)
+		case a.isCommand() && !a.has("wait") && took > 60*time.Second:
+			wrong(a.ended.at, "%v took %v", a, took)
+		}
+	}
+}
+
+func answersWithoutPort(b *book, wrong verdict) {
+	for _, a := range b.asks {
+		if !a.isCommand() || !b.alone(a) || a.has("wait") {
+			continue
+		}
+		for _, t := range b.troubles {
+			away := t.name == "unplugged" || t.name == "writes hang"
+			if away && t.from.Before(a.began.at) && (t.until.IsZero() || t.until.After(a.ended.at)) &&
+				a.ended.at.Sub(a.began.at) > 4*time.Second {
+				wrong(a.ended.at, "%v took %v while the port was away (%s)", a, a.ended.at.Sub(a.began.at), t.name)
+			}
+		}
+	}
+}
+
+func errorsHaveWords(b *book, wrong verdict) {
+	for _, a := range b.asks {
+		switch a.code {
+		case 200:
+		case 409, 422, 501, 503, 504:
+			if a.answer["error"] == nil || a.answer["code"] == nil {
+				wrong(a.ended.at, "%v %v", a, a.answer)
+			}
+		default:
+			wrong(a.ended.at, "%v", a)
+		}
+	}
+}
+
+func copiesAreSpaced(b *book, wrong verdict) {
+	for i, c := range b.commands {
+		first := b.original(i)
+		if first == i {
+			continue
+		}
+		o := b.commands[first]
+		last := o
+		for _, x := range b.commands[first:i] {
+			if x.same(c) {
+				last = x
+			}
+		}
+		acked := slices.ContainsFunc(b.acks, func(x seenAck) bool {
+			return x.cmd == c.cmd && x.result != common.MAV_RESULT_IN_PROGRESS && x.at.After(o.at) && x.at.Before(c.at)
+		})
+		beat := b.beatBefore(c.n)
+		arms := c.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && c.p[0] == 1
+		hangs := b.had(o.at.Add(-time.Second), c.at, "writes hang", "unplugged")
+		switch {
+		case c.at.Sub(last.at) < 299*time.Millisecond && !hangs:
+			wrong(c.at, "a copy of %v came %v after the one before", c, c.at.Sub(last.at))
+		case c.at.Sub(o.at) > 2*time.Second:
+			wrong(c.at, "a copy of %v came %v after the first", c, c.at.Sub(o.at))
+		case acked:
+			wrong(c.at, "a copy of %v came after its ack", c)
+		case arms && beat != nil && beat.armed && beat.at.Before(c.at):
+			wrong(c.at, "an ARM was repeated, and the vehicle is armed")
+		}
+	}
+}
+
+func lateAcksPass(b *book, wrong verdict) {
+	newest := map[common.MAV_CMD]*seenCommand{} // the newest copy of the last command with this number
+	repeated := map[common.MAV_CMD]bool{}
+	for i, c := range b.commands {
+		byReport := c.cmd == common.MAV_CMD_DO_SET_MODE || c.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
+		last := newest[c.cmd]
+		first := b.first(i)
+		if first && repeated[c.cmd] && !byReport && c.at.Sub(last.at) < 999*time.Millisecond {
+			wrong(c.at, "%v was sent %v after a copy of an earlier one, whose ack may still come", c, c.at.Sub(last.at))
+		}
+		newest[c.cmd], repeated[c.cmd] = c, !first
+	}
+}
+
+// keptSince is when the newest CURRENT_MODE came that no HEARTBEAT has followed, if its number was new.
+func (b *book) keptSince(s stamp) (at time.Time, ok bool) {
+	m, beat := b.modeBefore(s.n), b.beatBefore(s.n)
+	if m == nil || beat == nil || m.n < beat.n || m.custom == beat.custom {
+		return at, false
+	}
+	for i := len(b.modes) - 1; i >= 0; i-- { // the oldest of them
+		if x := b.modes[i]; x.n < s.n && x.n > beat.n && x.custom != beat.custom {
+			at = x.at
+		}
+	}
+	return at, true
+}
+
+func nothingWhileKept(b *book, wrong verdict) {
+	for i, c := range b.commands {
+		kept, ok := b.keptSince(c.stamp)
+		if !ok || !c.at.After(kept) || !b.quiet(kept, c.at, lineTrouble) || b.had(kept, c.at, "restart") {
+			continue
+		}
+		urgent := b.first(i) && c.at.Sub(kept) >= 499*time.Millisecond
+		if !urgent {
+			wrong(c.at, "%v was sent %v after a CURRENT_MODE of %s that no HEARTBEAT has shown", c, c.at.Sub(kept),
+				b.name(b.modeBefore(c.n).custom))
+		}
+	}
+}
+
+func stepsGoOnce(b *book, wrong verdict) {
+	for _, a := range b.asks {
+		if !a.isCommand() || a.ended.n == 0 || a.has("wait") || !b.alone(a) ||
+			!b.quiet(a.began.at, a.ended.at, lineTrouble) {
+			continue
+		}
+		var steps []*seenCommand
+		for i, c := range b.commands {
+			if c.n < a.began.n || c.n > a.ended.n || !b.first(i) {
+				continue
+			}
+			to, _ := b.goal(c)
+			mode, _ := b.firmware.reported(to)
+			through := b.firmware == px4 && mode.flownBySticks() // PX4 rests in them on the way to another mode
+			if !through && slices.ContainsFunc(steps, c.same) {
+				wrong(c.at, "%v was sent twice for %v", c, a)
+			}
+			steps = append(steps, c)
+		}
+	}
+}
+
+func stepsFollowReports(b *book, wrong verdict) {
+	for i, c := range b.commands {
+		if !b.first(i) || !b.quiet(c.at, c.at, lineTrouble, craftTrouble) {
+			continue
+		}
+		beat := b.beatBefore(c.n)
+		if beat == nil {
+			continue
+		}
+		age := c.at.Sub(beat.at)
+		urgent, later := false, i > 0 && c.at.Sub(b.commands[i-1].at) < time.Second
+		for _, a := range b.asks {
+			if a.isCommand() && a.pending(c.stamp) {
+				urgent = true
+				later = later && b.commands[max(0, i-1)].n > a.began.n
+			}
+		}
+		alone := slices.IndexFunc(b.asks, func(a *seenAsk) bool { return a.pending(c.stamp) && b.alone(a) })
+		switch {
+		case !urgent && age > 210*time.Millisecond:
+			wrong(c.at, "%v was sent %v after the last report, and no client asked", c, age)
+		case age > 800*time.Millisecond:
+			wrong(c.at, "%v was sent %v after the last report", c, age)
+		case alone >= 0 && later && age > 5*time.Millisecond && b.calm(c.at):
+			wrong(c.at, "%v, a later step, was sent %v after the last report", c, age)
+		case alone >= 0 && !later && age > 301*time.Millisecond && b.calm(c.at):
+			wrong(c.at, "%v, a first step, was sent %v after the last report", c, age)
+		}
+	}
+}
+
+// lastWord is when a client last spoke to the drone before a moment: by sticks, or by a command that was under way
+// until then.
+func (b *book) lastWord(s stamp) (last time.Time) {
+	for _, a := range b.asks {
+		switch {
+		case a.method != "POST" || a.began.n > s.n:
+		case a.pending(s) && !a.has("wait"):
+			return s.at
+		case a.code != 200: // a refused one is no word
+		case a.has("wait"):
+			last = later(last, a.began.at)
+		default:
+			last = later(last, a.ended.at)
+		}
+	}
+	return last
+}
+
+func actsForSomebody(b *book, wrong verdict) {
+	for i, c := range b.commands {
+		asked := slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
+			late := time.Duration(0)
+			if !b.quiet(c.at, c.at, lineTrouble) { // what waited for a port that hung
+				late = 400 * time.Millisecond
+			}
+			return a.isCommand() && a.began.n < c.n && (a.ended.n == 0 || !a.ended.at.Add(late).Before(c.at))
+		})
+		if asked || !b.first(i) {
+			continue
+		}
+		to, ok := b.goal(c)
+		mode, _ := b.firmware.reported(to)
+		lands := slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
+			return a.path == "/land" && a.has("lat") && a.began.n < c.n
+		})
+		silence := c.at.Sub(b.lastWord(c.stamp))
+		switch {
+		case ok && mode == ModeLand && lands:
+		case ok && mode == ModeTakeoff, !ok && c.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && c.p[0] == 1:
+			wrong(c.at, "%v was sent, and no client asked for it", c)
+		case silence < 2990*time.Millisecond:
+			wrong(c.at, "%v was sent %v after a client's last word", c, silence)
+		case c.truth.landed == common.MAV_LANDED_STATE_ON_GROUND:
+			wrong(c.at, "%v was sent on the ground, and no client asked for it", c)
+		}
+	}
+}
+
+func holdsForSilent(b *book, wrong verdict) {
+	for i, a := range b.asks {
+		if !a.isInput() || a.code != 200 || a.answer["mode"] == "position" && !b.winged(a) {
+			continue
+		}
+		due := a.ended.at.Add(max(silentClient, a.timeout()))
+		next := slices.ContainsFunc(b.asks[i+1:], func(o *seenAsk) bool {
+			return o.method == "POST" && o.began.at.Before(due.Add(time.Second))
+		}) || slices.ContainsFunc(b.asks[:i], func(o *seenAsk) bool { return o.pending(a.ended) })
+		flew := false // all the time until then, armed and high
+		for _, l := range b.looks {
+			if l.at.Before(a.ended.at) || l.at.After(due.Add(time.Second)) {
+				continue
+			}
+			if flew = l.truth.armed && l.truth.alt > 2 && l.truth.landed == common.MAV_LANDED_STATE_IN_AIR; !flew {
+				break
+			}
+		}
+		streams := slices.ContainsFunc(b.sticks, func(s seenSticks) bool { // else a transmitter has the sticks back
+			return s.axes != released && !s.at.After(due) && due.Sub(s.at) < 100*time.Millisecond
+		})
+		exact := b.quiet(time.Time{}, due.Add(time.Second), lineTrouble) &&
+			b.quiet(a.began.at, due.Add(time.Second), craftTrouble, foreignTrouble)
+		if next || !flew || !streams || a.to.alt < 2 || b.flavour == simPX4Rover || b.endsBy(due) || !exact {
+			continue
+		}
+		if !slices.ContainsFunc(b.commands, func(c *seenCommand) bool {
+			return c.n > a.ended.n && c.at.Before(due.Add(300*time.Millisecond))
+		}) {
+			wrong(due, "a client flew in %v and fell silent, and nothing was commanded within 0.3 s", a.answer["mode"])
+		}
+	}
+}
+
+// endsBy reports whether the book ends before a time.
+func (b *book) endsBy(at time.Time) bool {
+	return len(b.looks) == 0 || b.looks[len(b.looks)-1].at.Before(at.Add(time.Second))
+}
+
+// winged reports whether the vehicle was on its wing at the end of a request.
+func (b *book) winged(a *seenAsk) bool {
+	return b.flavour == simPX4Plane || a.vtol == common.MAV_VTOL_STATE_FW
+}
+
+func sticksAreTheClients(b *book, wrong verdict) {
+	for _, s := range b.sticks {
+		if s.axes == released || s.x == 0 && s.y == 0 && s.r == 0 {
+			continue
+		}
+		var last *seenAsk
+		valid := false
+		for _, a := range b.asks {
+			if !a.isInput() || a.code != 200 && a.ended.n != 0 || a.began.n > s.n {
+				continue
+			}
+			last = a
+			until := a.began.at.Add(a.timeout() + 45*time.Millisecond)
+			values := axes{x: scaledStick(a, "pitch"), y: scaledStick(a, "roll"), r: scaledStick(a, "yaw")}
+			valid = valid || !s.at.After(until) && values == axes{x: s.x, y: s.y, r: s.r}
+		}
+		if valid {
+			continue
+		}
+		// PX4 would take a movement for a pilot's: they stay as they are in a mode that flies without them.
+		was := b.sticksBefore(s.n)
+		beat := b.beatBefore(s.n)
+		flown := false
+		if beat != nil {
+			mode, _ := b.firmware.reported(beat.custom)
+			flown = mode.flownBySticks()
+		}
+		unmoved := was != nil && was.axes == s.axes && b.firmware == px4
+		_, kept := b.keptSince(s.stamp)
+		if last != nil && unmoved && (!flown || kept) || !b.quiet(s.at, s.at, lineTrouble) {
+			continue
+		}
+		wrong(s.at, "sticks %+v went out, the last input was %v", s.axes, last)
+	}
+}
+
+// scaledStick is an axis of an input in MANUAL_CONTROL's units.
+func scaledStick(a *seenAsk, axis string) int16 {
+	if !a.has(axis) {
+		return 0
+	}
+	return int16(math.Round(a.number(axis) * 1000))
+}
+
+func sticksComeInTime(b *book, wrong verdict) {
+	for _, a := range b.asks {
+		undisturbed := b.quiet(a.began.at, a.ended.at.Add(time.Second), lineTrouble, craftTrouble, foreignTrouble)
+		if !a.isInput() || a.code != 200 || !undisturbed {
+			continue
+		}
+		until := a.ended.at.Add(min(a.timeout(), time.Second))
+		for _, o := range b.asks {
+			if o.method == "POST" && o.began.n > a.began.n && o.began.at.Before(until) {
+				until = o.began.at
+			}
+		}
+		last := a.ended.at
+		for _, s := range b.sticks {
+			if s.at.Before(a.ended.at) || !s.at.Before(until) || s.n < a.began.n {
+				continue
+			}
+			if gap := s.at.Sub(last); gap > 41*time.Millisecond {
+				wrong(s.at, "no sticks for %v after %v", gap, a)
+			} else if gap > time.Millisecond && gap < 39*time.Millisecond && last != a.ended.at {
+				wrong(s.at, "two sticks within %v after %v", gap, a)
+			}
+			last = s.at
+		}
+		if gap := until.Sub(last); gap > 41*time.Millisecond && !b.endsBy(until) {
+			wrong(until, "no sticks for %v after %v", gap, a)
+		}
+	}
+}
+
+func sticksRest(b *book, wrong verdict) {
+	for _, s := range b.sticks {
+		asked := slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
+			return a.isInput() && a.has("throttle") && a.began.n < s.n && s.at.Sub(a.began.at) < 6*time.Second
+		})
+		if b.flavour == simPX4Rover && s.z != 500 && !asked {
+			wrong(s.at, "sticks %+v go out, and no client gave a throttle", s.axes)
+		}
+	}
+}
+
+// gotos are the commands that fly to a place which a client gave.
+func (b *book) gotos(c *seenCommand) bool { return c.cmd == common.MAV_CMD_DO_REPOSITION && c.isInt }
+
+func clearFirst(b *book, wrong verdict) {
+	for _, c := range b.commands {
+		asked := slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
+			return a.has("lat") && a.began.n < c.n && degE7(a.number("lat")) == c.x && degE7(a.number("lon")) == c.y
+		})
+		forgot := b.had(time.Time{}, c.at, "restart in the air") // then being in the air is enough
+		if asked && b.gotos(c) && !c.clear && !forgot && b.flavour != simPX4Rover {
+			wrong(c.at, "%v was sent, and the drone is %.1f m above home and was not clear of the ground", c,
+				c.truth.alt)
+		}
+	}
+}
+
+func landsAtItsPlace(b *book, wrong verdict) {
+	for _, c := range b.commands {
+		to, _ := b.goal(c)
+		asked := slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
+			mode, ok := a.wishes()
+			return a.isCommand() && a.pending(c.stamp) && (ok && mode == ModeLand && !a.has("lat"))
+		})
+		if to != entered[b.firmware][ModeLand] || c.cmd != common.MAV_CMD_DO_SET_MODE || asked ||
+			!b.quiet(c.at, c.at, lineTrouble, foreignTrouble) {
+			continue
+		}
+		var a *seenAsk
+		for _, o := range b.asks {
+			mode, sets := o.wishes()
+			if o.isCommand() && o.began.n < c.n && sets && (o.code == 200 || o.pending(c.stamp)) {
+				if a = o; mode != ModeLand || !o.has("lat") {
+					a = nil
+				}
+			}
+		}
+		if a == nil { // a silent client's
+			continue
+		}
+		n, e := simMetres(c.truth.lat, c.truth.lon)
+		tn, te := simMetres(a.number("lat"), a.number("lon"))
+		if away := math.Hypot(n-tn, e-te); away > 5.5 || away > 2.7 && !b.stayed(c.stamp, 4500*time.Millisecond) {
+			wrong(c.at, "the landing of %v began %.1f m from its place", a, away)
+		}
+	}
+}
+
+// stayed reports whether the vehicle has hardly moved for some time.
+func (b *book) stayed(s stamp, d time.Duration) bool {
+	for _, l := range b.looks {
+		if l.n < s.n && s.at.Sub(l.at) < d && math.Hypot(l.truth.vn, l.truth.ve) > 1.2 {
+			return false
+		}
+	}
+	return true
+}
+
+func homeIsAsked(b *book, wrong verdict) {
+	for i, c := range b.commands {
+		if b.firmware != px4 || !b.first(i) {
+			continue
+		}
+		var a *seenAsk
+		for _, o := range b.asks {
+			toHeight := b.gotos(c) && o.path == "/goto" && o.has("altitude")
+			if mode, _ := o.wishes(); o.pending(c.stamp) && b.alone(o) && o.isCommand() &&
+				(toHeight || mode == ModeTakeoff && c.cmd == common.MAV_CMD_NAV_TAKEOFF) {
+				a = o
+			}
+		}
+		if a == nil {
+			continue
+		}
+		asked := slices.ContainsFunc(b.questions, func(q seenQuestion) bool {
+			return q.id == idHome && q.n > a.began.n && q.n < c.n
+		})
+		if !asked && b.quiet(a.began.at, c.at, lineTrouble) {
+			wrong(c.at, "%v was sent for %v, and home was not asked for", c, a)
+		}
+	}
+}
+
+func carriesWhatWasAsked(b *book, wrong verdict) {
+	for _, c := range b.commands {
+		var a *seenAsk
+		for _, o := range b.asks {
+			if o.isCommand() && o.pending(c.stamp) && b.alone(o) {
+				a = o
+			}
+		}
+		if a == nil {
+			continue
+		}
+		home := before(b.homes, func(h *seenHome) stamp { return h.stamp }, c.n)
+		altitude := a.number("altitude")
+		if a.path == "/takeoff" && !a.has("altitude") {
+			altitude = defaultTakeoff
+		}
+		want := altitude
+		if b.firmware == px4 && home != nil {
+			want += home.amsl
+		}
+		knows := b.firmware != px4 || home != nil && home.n > a.began.n
+		switch mode, _ := a.wishes(); {
+		case c.cmd == common.MAV_CMD_NAV_TAKEOFF && mode == ModeTakeoff && knows && a.path == "/takeoff":
+			if math.Abs(float64(c.p[6])-want) > 0.1 {
+				wrong(c.at, "%v was sent for %v, want %.1f m", c, a, want)
+			}
+		case b.gotos(c) && (a.path == "/goto" || a.path == "/land"):
+			if a.has("lat") && (c.x != degE7(a.number("lat")) || c.y != degE7(a.number("lon"))) {
+				wrong(c.at, "%v to %d %d was sent for %v", c, c.x, c.y, a)
+			}
+			if a.has("altitude") && knows && math.Abs(float64(c.p[6])-want) > 0.1 {
+				wrong(c.at, "%v was sent for %v, want %.1f m", c, a, want)
+			}
+		}
+	}
+}
+
+// away is how far the vehicle is from the place of a request, over ground.
+func (a *seenAsk) away(at simState) float64 {
+	n, e := simMetres(at.lat, at.lon)
+	tn, te := simMetres(a.number("lat"), a.number("lon"))
+	return math.Hypot(n-tn, e-te)
+}
+
+// overWing reports whether a VTOL was not in hover all the time.
+func (a *seenAsk) overWing() bool {
+	hovers := func(v common.MAV_VTOL_STATE) bool {
+		return v == common.MAV_VTOL_STATE_UNDEFINED || v == common.MAV_VTOL_STATE_MC
+	}
+	return !hovers(a.vtol) || !hovers(a.toVTOL)
+}
+
+func doneIsTrue(b *book, wrong verdict) {
+	for _, a := range b.asks {
+		mode, ok := a.wishes()
+		if a.code != 200 || a.answer["done"] != true || !ok {
+			continue
+		}
+		at := a.to
+		speed := math.Hypot(at.vn, at.ve)
+		winged := b.flavour == simPX4Plane || b.flavour == simQuadPlane || a.overWing()
+		low := a.number("altitude") - at.alt
+		slack := 2.0
+		if winged {
+			slack = 7.5
+		}
+		steady := b.quiet(a.began.at, a.ended.at, foreignTrouble) // nobody moved home
+		switch {
+		case a.path == "/goto" && a.has("lat") && !winged && (a.away(at) > 3 || speed > 1.8):
+			wrong(a.ended.at, "%v is done %.1f m from its place, at %.1f m/s", a, a.away(at), speed)
+		case a.path == "/goto" && a.has("lat") && winged && a.away(at) > 1.5*80+15:
+			wrong(a.ended.at, "%v is done %.1f m from its place", a, a.away(at))
+		case a.path == "/goto" && a.has("altitude") && steady && math.Abs(low) > slack:
+			wrong(a.ended.at, "%v is done at %.1f m", a, at.alt)
+		case a.path == "/takeoff" && a.has("altitude") && steady && low > max(2, a.number("altitude")/10+1):
+			wrong(a.ended.at, "%v is done at %.1f m", a, at.alt)
+		case mode == ModeLand && at.armed:
+			wrong(a.ended.at, "%v is done, and the vehicle is armed", a)
+		case (mode == ModeRTL || mode == ModeRTGS) && at.armed && b.flavour != simPX4Plane && b.flavour != simPlane:
+			wrong(a.ended.at, "%v is done, and the vehicle is armed", a)
+		case a.path == "/mode" && mode == ModeHold && at.armed && !winged && math.Hypot(speed, at.vd) > 1.2:
+			wrong(a.ended.at, "%v is done at %.1f m/s", a, speed)
+		}
+	}
+}
+
+func waitsEnd(b *book, wrong verdict) {
+	for _, a := range b.asks {
+		if !a.has("wait") || !a.isCommand() || a.answer["code"] != "not_done" {
+			continue
+		}
+		wait := time.Duration(a.number("wait") * float64(time.Second))
+		if took := a.ended.at.Sub(a.began.at); took < wait && a.code == 504 {
+			wrong(a.ended.at, "%v ended after %v", a, took)
+		}
+		there := 0
+		for _, l := range b.looks {
+			if l.n > a.ended.n || a.ended.at.Sub(l.at) > 4*time.Second || !l.at.After(a.began.at.Add(8*time.Second)) {
+				continue
+			}
+			there++
+			if !b.complete(a, l.truth) {
+				there = -100
+			}
+		}
+		if there >= 3 && b.calm(a.ended.at) && b.alone(a) {
+			wrong(a.ended.at, "%v, and the vehicle has been there for 4 s: %.1f m from it, %.1f m up", a, a.away(a.to),
+				a.to.alt)
+		}
+	}
+}
+
+// complete reports whether a manoeuvre is certainly complete.
+func (b *book) complete(a *seenAsk, at simState) bool {
+	mode, _ := a.wishes()
+	speed := math.Hypot(math.Hypot(at.vn, at.ve), at.vd)
+	circles := b.flavour == simPX4Plane || a.vtol == common.MAV_VTOL_STATE_FW
+	switch {
+	case a.path == "/goto" && !a.has("lat"):
+		return false
+	case a.path == "/goto" && circles:
+		return math.Abs(a.away(at)-80) < 15 && (!a.has("altitude") || math.Abs(a.number("altitude")-at.alt) < 2)
+	case a.path == "/goto":
+		high := b.flavour == simPX4Rover || a.has("altitude") && math.Abs(a.number("altitude")-at.alt) < 0.5
+		return a.away(at) < 1.5 && speed < 0.3 && high && !a.has("heading")
+	case a.path == "/takeoff" && !circles:
+		return a.has("altitude") && math.Abs(a.number("altitude")-at.alt) < 0.3 && speed < 0.2
+	case a.path == "/takeoff":
+		return a.has("altitude") && at.alt > a.number("altitude")-1
+	case mode == ModeLand || (mode == ModeRTL || mode == ModeRTGS) && b.flavour != simPX4Plane:
+		return !at.armed
+	case mode == ModeHold:
+		return speed < 0.2 || circles
+	}
+	return false
+}
+
+func kindsRefuse(b *book, wrong verdict) {
+	for _, a := range b.asks {
+		if !a.isCommand() || a.code != 200 {
+			continue
+		}
+		mode, _ := a.wishes()
+		plane := b.flavour == simPX4Plane
+		wing := plane || a.vtol == common.MAV_VTOL_STATE_FW && b.alone(a)
+		toPlace := a.path == "/land" && a.has("lat")
+		switch {
+		case b.flavour == simPX4Rover && (mode == ModeTakeoff || mode == ModeAltitude && a.has("mode")),
+			b.flavour == simPX4Rover && (a.has("altitude") || a.has("heading")):
+			wrong(a.ended.at, "%v, of a vehicle on wheels", a)
+		case wing && (a.has("heading") || toPlace) && b.firmware == px4:
+			wrong(a.ended.at, "%v, of a vehicle on its wing", a)
+		}
+	}
+}
+
+func statusIsTrue(b *book, wrong verdict) {
+	for _, l := range b.looks {
+		o := l.status
+		for _, misfit := range fits(map[string]any{"$ref": "#/components/schemas/Status"}, o, "status") {
+			wrong(l.at, "%s", misfit)
+		}
+		beat := b.beatBefore(l.n)
+		if beat == nil {
+			continue
+		}
+		mode := b.modeBefore(l.n)
+		report := beat.at
+		if mode != nil {
+			report = later(report, mode.at)
+		}
+		silence := l.at.Sub(report)
+		if online := o["online"] == true; online && silence > offlineAfter+1100*time.Millisecond ||
+			!online && silence < offlineAfter-100*time.Millisecond && b.quiet(l.at, l.at, lineTrouble, craftTrouble) {
+			wrong(l.at, "online is %v, %v after the last report", online, silence)
+		}
+		if kept := b.hadKept(beat, l.stamp); !kept && o["armed"] != beat.armed {
+			wrong(l.at, "armed is %v, the last HEARTBEAT says %v", o["armed"], beat.armed)
+		} else if !kept && o["vehicle_mode"] != b.name(beat.custom) {
+			wrong(l.at, "vehicle_mode is %v, the last HEARTBEAT says %s", o["vehicle_mode"], b.name(beat.custom))
+		}
+		b.placeIsTrue(l, wrong)
+		input, _ := o["input"].(object)
+		if input["by"] == "client" && !slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
+			return a.isInput() && a.began.n < l.n && l.at.Sub(a.began.at) <= a.timeout()+50*time.Millisecond
+		}) {
+			wrong(l.at, "the sticks are a client's, and no client has sent any lately")
+		}
+	}
+}
+
+// placeIsTrue compares the position of a status with where the vehicle is.
+func (b *book) placeIsTrue(l seenLook, wrong verdict) {
+	p, ok := l.status["position"].(object)
+	lat, known := p["lat"].(float64)
+	if !ok || !known || b.had(l.at.Add(-20*time.Second), l.at, "restart") {
+		return
+	}
+	n, e := simMetres(lat, p["lon"].(float64))
+	tn, te := simMetres(l.truth.lat, l.truth.lon)
+	speed := max(6, 1.5*math.Hypot(l.truth.vn, l.truth.ve))
+	if !b.quiet(l.at, l.at, lineTrouble) {
+		speed = 25
+	}
+	allowed := 1.5 + speed*(p["age"].(float64)+0.5)
+	if away := math.Hypot(n-tn, e-te); away > allowed {
+		wrong(l.at, "the position is %.1f m off and %v s old", away, p["age"])
+	}
+	if up := p["altitude_msl"].(float64) - simHomeAlt - l.truth.alt; math.Abs(up) > allowed {
+		wrong(l.at, "the altitude is %.1f m off and %v s old", up, p["age"])
+	}
+	if v, _ := l.status["battery"].(object)["voltage"].(float64); l.status["battery"] != nil && (v < 8 || v > 17) {
+		wrong(l.at, "the battery has %v V", v)
+	}
+}
+
+func noiseIsNoMessage(b *book, wrong verdict) {
+	for _, s := range b.strange {
+		wrong(time.Now(), "mavrest heard what nobody sent: %s", s)
+	}
+	for _, s := range b.forged {
+		wrong(time.Now(), "the vehicle received what mavrest never sent: %s", s)
+	}
+}
