@@ -285,8 +285,18 @@ func readFields(w http.ResponseWriter, r *http.Request, example string, fields [
 	return body, decode(trimBody(body), example, fields)
 }
 
-// bodyHeaders are the headers of a request that has a body.
-var bodyHeaders = []string{"Content-Type", "Content-Encoding", "Expect"}
+// announcesBody returns the first header, by name, that only a request with a body has; "" if there is none.
+func announcesBody(h http.Header) (first string) {
+	for name, values := range h {
+		aboutBody := name == "Expect" || strings.HasPrefix(name, "Content-")
+
+		// An empty one counts as none.
+		if aboutBody && strings.Join(values, "") != "" && (first == "" || name < first) {
+			first = name
+		}
+	}
+	return first
+}
 
 // checkLength returns an error if a request announces a body and does not say how long it is. HTTP
 // then knows of no body: a takeoff to 3 m would climb to the default, a landing there would land
@@ -294,11 +304,8 @@ var bodyHeaders = []string{"Content-Type", "Content-Encoding", "Expect"}
 func checkLength(w http.ResponseWriter, r *http.Request) error {
 	// -1 for chunks
 	lengthGiven := r.ContentLength != 0 || r.Header["Content-Length"] != nil
-	i := slices.IndexFunc(bodyHeaders, func(name string) bool {
-		// An empty one counts as none.
-		return strings.Join(r.Header[name], "") != ""
-	})
-	if lengthGiven || i < 0 {
+	header := announcesBody(r.Header)
+	if lengthGiven || header == "" {
 		return nil
 	}
 
@@ -306,7 +313,7 @@ func checkLength(w http.ResponseWriter, r *http.Request) error {
 	// MaxBytesReader net/http closes only its own side, and waits for the client a while.
 	http.MaxBytesReader(w, io.NopCloser(strings.NewReader("?")), 0).Read(make([]byte, 1))
 	return refuse(codeLengthRequired, "the request has the header %s and no Content-Length: say how long the body is, "+
-		"or leave the %s out; nothing was sent", bodyHeaders[i], bodyHeaders[i])
+		"or leave the %s out; nothing was sent", header, header)
 }
 
 var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)

@@ -1016,6 +1016,8 @@ func TestABodyWhoseLengthIsNotGivenIs411AndNothingIsSent(t *testing.T) {
 			"Content-Type"},
 		{"a type in small letters", "content-type: application/json\n\n" + body, "Content-Type"},
 		{"a coding", "Content-Encoding: identity\n\n" + body, "Content-Encoding"},
+		{"a disposition", "Content-Disposition: form-data\n\n" + body, "Content-Disposition"},
+		{"a language and a digest", "Content-Language: de\nContent-Digest: sha-256=:A:\n\n" + body, "Content-Digest"},
 		{"a client that waits for 100 Continue", "Expect: 100-continue\n\n" + body, "Expect"},
 		{"a connection that it wants to keep", "Connection: keep-alive\nContent-Type: application/json\n\n" + body,
 			"Content-Type"},
