@@ -559,79 +559,81 @@ func (p *player) px4Takeover(custom uint32, m moment, setMode func()) {
 	p.wantStream(at.Add(time.Millisecond), &want)
 }
 
-func TestPX4PilotsSwitchIsATakeoverAtEveryMoment(t *testing.T) {
-	var cases []visit
-	for _, custom := range px4PilotModes {
-		for _, v := range px4Visits(func(m moment) bool {
-			return slices.Contains(m.explained, custom) || slices.Contains(m.undone, custom)
-		}) {
-			v.custom = custom
-			cases = append(cases, v)
-		}
-	}
-	some := sampled(t, cases, len(cases)/3, func(v visit) any { return v.name },
-		func(v visit) any { return [2]any{v.mode, v.custom} })
-	atMoments(t, simPX4, some, nil, func(p *player, v visit) {
-		p.px4Takeover(v.custom, v.moment, func() { p.sim.pilotMode(v.custom) })
-	})
+// px4Taker is who takes a PX4 from its client: a pilot's mode switch, his sticks, or a failsafe.
+type px4Taker struct {
+	name   string
+	custom uint32 // the mode that shows then
+	takes  func(p *player)
+
+	// not at these moments
+	not func(m moment) bool
 }
 
-// A pilot who sets the commanded mode, or the mode before it, looks like the command itself. So
-// the command goes on.
-func TestPX4PilotsSwitchToTheCommandedModeEndsNothing(t *testing.T) {
+// px4Takers are all of them.
+func px4Takers() (list []px4Taker) {
 	for _, custom := range px4PilotModes {
 		_, name := px4.reported(custom)
-		t.Run(name, func(t *testing.T) {
-			visits := px4Visits(func(m moment) bool { return !slices.Contains(m.explained, custom) })
-			atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
-				p.sim.pilotMode(custom)
-				p.wantAnswer(5*time.Minute, "any")
-				code := p.answer["code"] // nil: accepted
-				pilotsMode, _ := px4.reported(custom)
-				// the pilot's mode replaced the acknowledged one
-				neverEntered := m.acked && pilotsMode.String() != m.mode
-				neverArmed := m.disarmed && custom != simPX4Loiter // a takeoff arms in AUTO.LOITER
-				switch {
-				case neverEntered || neverArmed:
-					if code == nil {
-						p.Errorf("answered %v", p.answer)
-					}
-					p.plays("truth")
-					return
-				case code == "interrupted" && strings.HasSuffix(m.name, "before POSCTL is in force"):
-					p.plays("truth") // CURRENT_MODE had shown the commanded mode
-					return
-				case code != nil:
-					p.Errorf("answered %v", p.answer)
+		list = append(list, px4Taker{"a pilot's " + name, custom,
+			func(p *player) { p.sim.pilotMode(custom) },
+			func(m moment) bool { return slices.Contains(m.explained, custom) || slices.Contains(m.undone, custom) },
+		})
+	}
+	failsafe := px4Taker{"a failsafe", simPX4RTL,
+		func(p *player) {
+			p.sim.failsafeReturn()
+		},
+		func(m moment) bool {
+			return m.disarmed || slices.Contains(m.undone, simPX4RTL) ||
+				(m.waiting && slices.Contains(m.explained, simPX4RTL))
+		},
+	}
+	// In a mode that flies without sticks PX4 then sets POSCTL.
+	sticks := px4Taker{"a pilot's sticks", simPX4Posctl,
+		func(p *player) { p.sim.pilotSticks(600, 0, 500, 0) },
+		func(m moment) bool {
+			mode, _ := parseMode(m.mode)
+			return m.waiting || mode.flownBySticks() || m.silent
+		},
+	}
+	return append(list, failsafe, sticks)
+}
+
+func TestWhoeverTakesAPX4KeepsItAtEveryMoment(t *testing.T) {
+	type taken struct {
+		moment
+		by px4Taker
+	}
+	var cases []taken
+	for _, by := range px4Takers() {
+		for _, v := range px4Visits(by.not) {
+			cases = append(cases, taken{v.moment, by})
+		}
+	}
+	some := sampled(t, cases, 0,
+		func(c taken) any { return c.name },
+		func(c taken) any { return [2]any{c.sticks(), c.by.name} },
+		func(c taken) any { return [2]any{c.waiting, c.by.name} },
+	)
+	for _, c := range some {
+		t.Run(c.name+"/"+c.by.name, func(t *testing.T) {
+			// This one hears a transmitter only if its sticks shall act.
+			hears := func(s *simulator) {
+				if c.by.name == "a pilot's sticks" {
+					s.params[simStickSource] = 5
+					s.receiver, s.rc = simReceiverInHand, [4]int16{0, 0, 500, 0}
 				}
-				commanded, _ := parseMode(m.mode)
-				if commanded.flownBySticks() && custom == entered[px4][commanded] {
-					time.Sleep(1100 * time.Millisecond) // a silent client's hold comes later
-					p.wantMode(m.mode)
-					return
+			}
+			fly(t, simPX4, hears, func(f *flight) {
+				p := &player{flight: f}
+				p.plays(c.px4)
+				p.px4Takeover(c.by.custom, c.moment, func() { c.by.takes(p) })
+				if o := p.status(); c.by.name == "a failsafe" && o["failsafe"] != o["armed"] {
+					p.Errorf("failsafe is %v", o["failsafe"])
 				}
-				time.Sleep(followTime + 2*time.Second) // until mavrest gives up the command that the pilot undid
-				if m.waiting && p.sim.truth().mode == custom {
-					p.plays("truth")
-				} else {
-					p.wantMode(m.mode)
-				}
+				p.wantAnswer(10*time.Minute, "any")
 			})
 		})
 	}
-}
-
-func TestPX4FailsafeIsATakeoverAtEveryMoment(t *testing.T) {
-	visits := px4Visits(func(m moment) bool {
-		return m.disarmed || slices.Contains(m.undone, simPX4RTL) || m.waiting &&
-			slices.Contains(m.explained, simPX4RTL)
-	})
-	atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
-		p.px4Takeover(simPX4RTL, m.moment, p.sim.failsafeReturn)
-		if o := p.status(); o["failsafe"] != o["armed"] {
-			p.Errorf("failsafe is %v", o["failsafe"])
-		}
-	})
 }
 
 // After a restart in flight no earlier command is in force.
@@ -650,96 +652,6 @@ func TestPX4RestartEndsEverythingAtEveryMoment(t *testing.T) {
 		time.Sleep(12 * time.Second)
 		p.wantHandsOff(at)
 		p.wantStream(at, nil)
-	})
-}
-
-// A pilot moves his transmitter's sticks in a mode that flies without sticks. PX4 then sets POSCTL.
-func TestPX4TransmittersSticksAreATakeoverAtEveryMoment(t *testing.T) {
-	hand := func(s *simulator) {
-		s.params[simStickSource] = 5
-		s.receiver, s.rc = simReceiverInHand, [4]int16{0, 0, 500, 0}
-	}
-	visits := px4Visits(func(m moment) bool {
-		mode, _ := parseMode(m.mode)
-		return m.waiting || mode.flownBySticks() || m.silent
-	})
-	atMoments(t, simPX4, visits, hand, func(p *player, m visit) {
-		p.px4Takeover(simPX4Posctl, m.moment, func() { p.sim.pilotSticks(600, 0, 500, 0) })
-	})
-}
-
-// Arming ends no manoeuvre. It supersedes commands that are not answered yet, except for a
-// landing, a return and a hold. A disarming in the air is refused and ends nothing.
-func TestPX4SecondClientsArmingEndsOnlyUnansweredCommands(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		command func(p *player)
-	}{
-		{"arming", func(p *player) { p.accepted("/mode", `{"arm":true}`) }},
-		{"refused disarming", func(p *player) { p.refused("/mode", `{"arm":false}`, 409, "refused") }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			visits := px4Visits(func(m moment) bool {
-				return m.disarmed || m.name == "takeoff, armed and on the ground" || // a disarming is accepted there
-					m.name == "goto, between its ack and its mode" // the goto is answered before the arming's turn
-			})
-			atMoments(t, simPX4, visits, nil, func(p *player, m visit) {
-				c.command(p)
-				urgent := slices.Contains([]string{"hold", "land", "rtl"}, strings.Fields(m.name)[0])
-				switch {
-				case m.waiting && c.name == "arming" && !urgent:
-					p.wantAnswer(giveUp, "superseded")
-					time.Sleep(7 * time.Second)
-					p.plays("truth")
-				case m.silent:
-					time.Sleep(7 * time.Second)
-					p.wantMode("hold")
-				default:
-					if !m.waiting {
-						p.wantMode(m.mode)
-					}
-					p.wantAnswer(5*time.Minute, "")
-					p.wantMode(m.mode)
-				}
-			})
-		})
-	}
-}
-
-// For 5 s the vehicle is not heard. It goes on with its manoeuvre. When it is heard again mavrest sends
-// only the landing of a vehicle that has come to its place. A silent client gets no hold.
-func TestPX4LostLinkAtEveryMoment(t *testing.T) {
-	atMoments(t, simPX4, px4Visits(nil), nil, func(p *player, m visit) {
-		began := time.Now()
-		p.sim.change(func() { p.sim.switches().muted = true })
-		time.Sleep(5 * time.Second)
-		if p.status()["online"] != false {
-			p.Error("still online")
-		}
-		p.sim.change(func() { p.sim.switches().muted = false })
-		if list := commandsOf(p.since(began)); len(list) > 0 {
-			p.Errorf("sent to a vehicle that is not heard: %q", list)
-		}
-		back := time.Now()
-		time.Sleep(1100 * time.Millisecond)
-		if list := commandsOf(p.since(back)); len(list) > 0 && m.name != "land at a place, at the place" {
-			p.Errorf("sent after the vehicle was heard again: %q", list)
-		}
-		switch {
-		case m.acked: // an ack alone is no answer
-			p.wantAnswer(time.Millisecond, "no_ack")
-			p.wantMode(m.mode)
-		case m.waiting:
-			p.wantAnswer(time.Millisecond, "no_ack")
-			if p.sim.truth().armed { // if disarmed, the first report changes nothing (docs/design.md, rule 1)
-				p.plays("truth")
-			}
-		case m.silent:
-			p.wantMode("position")
-		default:
-			p.wantMode(m.mode)
-			p.wantAnswer(5*time.Minute, "") // its client still waits
-		}
 	})
 }
 
@@ -786,7 +698,8 @@ func (f *flight) sent(since time.Time) (commands []string, sticks []axes) {
 	return commandsOf(list), sticksOf(list)
 }
 
-// copterVisits returns a Copter's moments with each of these receivers; without -all only half of them.
+// copterVisits returns a Copter's moments with each of these receivers; without -all each moment once, and more
+// where our sticks make a difference.
 func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
 	for _, m := range moments {
 		for _, receiver := range receivers {
@@ -795,7 +708,7 @@ func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
 			}
 		}
 	}
-	return sampled(t, visits, len(visits)/2,
+	return sampled(t, visits, 0,
 		func(v visit) any { return v.name },
 		func(v visit) any { return [2]any{v.sticks(), v.receiver} },
 	)
@@ -803,8 +716,9 @@ func copterVisits(t *testing.T, receivers ...simReceiver) (visits []visit) {
 
 // With -all every moment is flown with every mode twice: with no receiver, and with one in hand. A lost
 // receiver looks like none, so fewer modes are flown with it. An idle one looks like one in hand while no
-// stream of ours can run: at such moments fewer modes are flown with it, else every mode.
-func TestACopterObeysThePilotFromHisSwitchOn(t *testing.T) {
+// stream of ours can run: at such moments fewer modes are flown with it, else every mode. A failsafe is one more
+// that sets a mode.
+func TestACopterObeysThePilotAndItsFailsafeAtEveryMoment(t *testing.T) {
 	var cases []visit
 	for _, m := range moments {
 		for _, receiver := range []simReceiver{simReceiverNone, simReceiverLost, simReceiverIdle, simReceiverInHand} {
@@ -820,15 +734,28 @@ func TestACopterObeysThePilotFromHisSwitchOn(t *testing.T) {
 			for _, custom := range modes {
 				cases = append(cases, visit{m, receiver, custom})
 			}
+			if modes != nil && receiver != simReceiverLost {
+				cases = append(cases, visit{m, receiver, copterFailsafe})
+			}
 		}
 	}
 	some := sampled(t, cases, 0,
-		func(v visit) any { return [2]any{v.name, v.receiver} },
+		func(v visit) any { return v.name },
+		func(v visit) any { return [2]any{v.sticks(), v.receiver} },
 		func(v visit) any { return [2]any{v.receiver, v.custom} },
 		func(v visit) any { return [2]any{v.sticks(), v.custom} },
 	)
-	atMoments(t, simArduPilot, some, nil, func(p *player, v visit) { p.pilotSwitches(v.custom) })
+	atMoments(t, simArduPilot, some, nil, func(p *player, v visit) {
+		if v.custom == copterFailsafe {
+			p.failsafeReturns()
+		} else {
+			p.pilotSwitches(v.custom)
+		}
+	})
 }
+
+// copterFailsafe stands for a failsafe among the modes that a pilot sets. No mode has this number.
+const copterFailsafe = 1000
 
 // pilotSwitches sets a mode as a pilot's switch does, and checks what follows.
 func (f *flight) pilotSwitches(custom uint32) {
@@ -907,25 +834,25 @@ func (f *flight) streams() bool {
 	return len(sticks) > 0
 }
 
-func TestACopterObeysItsFailsafeInEveryManoeuvre(t *testing.T) {
-	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil,
-		func(f *player, _ visit) {
-			_, streamed := f.sent(time.Now().Add(-200 * time.Millisecond))
-			began := time.Now()
-			f.sim.failsafeReturn()
-			// if the mode was RTL already, only the next heartbeat shows the failsafe
-			time.Sleep(1300 * time.Millisecond)
-			if o := f.status(); o["mode"] != "rtl" || o["failsafe"] != true || o["done"] != nil {
-				f.Errorf("mode %v, failsafe %v, done %v", o["mode"], o["failsafe"], o["done"])
-			}
-			time.Sleep(19 * time.Second)
-			f.wantMode("rtl")
-			sent, sticks := f.sent(began.Add(arduShows))
-			if len(sent) > 0 {
-				f.Errorf("sent after the failsafe: %q", sent)
-			}
-			f.wantStreamAfterSwitch(streamed, sticks, simArduRTL)
-		})
+// failsafeReturns begins a failsafe's return, and checks what follows.
+func (f *flight) failsafeReturns() {
+	f.Helper()
+	_, streamed := f.sent(time.Now().Add(-200 * time.Millisecond))
+	began := time.Now()
+	f.sim.failsafeReturn()
+
+	// If the mode was RTL already, only the next heartbeat shows the failsafe.
+	time.Sleep(1300 * time.Millisecond)
+	if o := f.status(); o["mode"] != "rtl" || o["failsafe"] != true || o["done"] != nil {
+		f.Errorf("mode %v, failsafe %v, done %v", o["mode"], o["failsafe"], o["done"])
+	}
+	time.Sleep(19 * time.Second)
+	f.wantMode("rtl")
+	sent, sticks := f.sent(began.Add(arduShows))
+	if len(sent) > 0 {
+		f.Errorf("sent after the failsafe: %q", sent)
+	}
+	f.wantStreamAfterSwitch(streamed, sticks, simArduRTL)
 }
 
 // The transmitter of a live receiver goes out of reach. ArduPilot's failsafe follows, unless our
@@ -1008,45 +935,52 @@ func TestARefusedCommandLeavesACopterAsItWas(t *testing.T) {
 // Then the vehicle's own mode shows: a vehicle that needed our stream flies home. A client that
 // fell silent no longer gets a hold.
 func TestACopterThatIsNotHeardForFiveSeconds(t *testing.T) {
-	for name, cut := range map[string]func(f *flight) (end func()){
-		"unplugged": func(f *flight) func() { f.sim.unplug(); return f.sim.plug },
-		"muted": func(f *flight) func() {
-			f.sim.change(func() { f.sim.switches().muted = true })
-			return func() { f.sim.change(func() { f.sim.switches().muted = false }) }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil,
-				func(f *player, _ visit) {
-					was, streamed := f.status()["mode"].(string), f.streams()
-					lost := time.Now()
-					end := cut(f.flight)
-					time.Sleep(5 * time.Second)
-					f.refused("/mode", `{"mode":"hold"}`, 503, "offline")
-					if sent, _ := f.sent(lost.Add(offlineAfter)); len(sent) > 0 {
-						f.Errorf("sent to a vehicle that is not heard: %q", sent)
-					}
-					end()
-					f.until("online", 5*time.Second, func() bool { return f.status()["online"] == true })
-					back := time.Now()
-					mode, _ := copter.reported(f.sim.truth().mode)
-					if mode != ModeRTL {
-						f.wantMode(was)
-					}
-					if lostSticks := streamed && !f.receiver.live() && name == "unplugged"; lostSticks &&
-						mode != ModeRTL {
-						f.Errorf("no failsafe of lost sticks: %v", mode)
-					}
-					time.Sleep(silentClient + time.Second)
-					if sent, _ := f.sent(back); len(sent) > 0 {
-						f.Errorf("sent after the vehicle was heard again: %q", sent)
-					}
-					if inHand := f.receiver == simReceiverInHand; mode.flownBySticks() &&
-						f.streams() != (streamed && !inHand) {
-						f.Errorf("streams %v, before %v; %v", f.streams(), streamed, f.status()["messages"])
-					}
-				})
-		})
+	visits := copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand)
+	for i := range visits {
+		visits[i].custom = uint32(i & 1)
+	}
+	atMoments(t, simArduPilot, visits, nil, func(f *player, v visit) {
+		unplugged := v.custom == 1
+		was, streamed := f.status()["mode"].(string), f.streams()
+		lost := time.Now()
+		mute := func(is bool) { f.sim.change(func() { f.sim.switches().muted = is }) }
+		if unplugged {
+			f.sim.unplug()
+		} else {
+			mute(true)
+		}
+		time.Sleep(5 * time.Second)
+		f.refused("/mode", `{"mode":"hold"}`, 503, "offline")
+		if sent, _ := f.sent(lost.Add(offlineAfter)); len(sent) > 0 {
+			f.Errorf("sent to a vehicle that is not heard: %q", sent)
+		}
+		if unplugged {
+			f.sim.plug()
+		} else {
+			mute(false)
+		}
+		f.until("online", 5*time.Second, func() bool { return f.status()["online"] == true })
+		f.heardAgain(was, streamed, unplugged)
+	})
+}
+
+// heardAgain checks what follows a lost link. Before it the mode was this, and our sticks were streamed or not.
+func (f *flight) heardAgain(was string, streamed, unplugged bool) {
+	f.Helper()
+	back := time.Now()
+	mode, _ := copter.reported(f.sim.truth().mode)
+	if mode != ModeRTL {
+		f.wantMode(was)
+	}
+	if lostSticks := streamed && !f.receiver.live() && unplugged; lostSticks && mode != ModeRTL {
+		f.Errorf("no failsafe of lost sticks: %v", mode)
+	}
+	time.Sleep(silentClient + time.Second)
+	if sent, _ := f.sent(back); len(sent) > 0 {
+		f.Errorf("sent after the vehicle was heard again: %q", sent)
+	}
+	if inHand := f.receiver == simReceiverInHand; mode.flownBySticks() && f.streams() != (streamed && !inHand) {
+		f.Errorf("streams %v, before %v; %v", f.streams(), streamed, f.status()["messages"])
 	}
 }
 

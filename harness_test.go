@@ -1053,7 +1053,6 @@ type moment struct {
 
 	explained []uint32 // PX4's modes whose reports the command explains
 	waiting   bool     // the command is not answered yet
-	acked     bool     // the command is acknowledged, but no report shows it yet
 	silent    bool     // the command is mavrest's own hold for a silent client
 	disarmed  bool     // the vehicle is on the ground and not armed yet
 	undone    []uint32 // a pilot's modes that are left out: our moving sticks would undo them
@@ -1079,7 +1078,7 @@ var moments = []moment{
 	{name: "goto that climbs", mode: "hold", copter: "hover, goto altitude 60, +4s"},
 	{name: "goto under way", mode: "hold", explained: []uint32{simPX4Loiter},
 		px4: "aloft, post goto 60 0 wait 120, +4s", copter: "hover, goto 200 0, +6s"},
-	{name: "goto, between its ack and its mode", mode: "hold", waiting: true, acked: true,
+	{name: "goto, between its ack and its mode", mode: "hold", waiting: true,
 		explained: []uint32{simPX4Loiter, simPX4RTL},
 		px4:       "aloft, mode rtl, +1s, watch DO_REPOSITION 1, post goto 60 0, acked, +4ms"},
 	{name: "hold", mode: "hold", explained: []uint32{simPX4Loiter},
@@ -1105,11 +1104,11 @@ var moments = []moment{
 		px4: px4Hold + "post mode altitude, +200ms"},
 	{name: "manual, while its first sticks run", mode: "manual", waiting: true, explained: []uint32{simPX4Loiter},
 		px4: px4Hold + "post mode manual, +200ms"},
-	{name: "position, between its ack and its mode", mode: "position", waiting: true, acked: true,
+	{name: "position, between its ack and its mode", mode: "position", waiting: true,
 		explained: []uint32{simPX4Posctl, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "position")},
-	{name: "altitude, between its ack and its mode", mode: "altitude", waiting: true, acked: true,
+	{name: "altitude, between its ack and its mode", mode: "altitude", waiting: true,
 		explained: []uint32{simPX4Altctl, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "altitude")},
-	{name: "manual, between its ack and its mode", mode: "manual", waiting: true, acked: true,
+	{name: "manual, between its ack and its mode", mode: "manual", waiting: true,
 		explained: []uint32{simPX4Manual, simPX4Loiter}, px4: fmt.Sprintf(px4Entered, "manual")},
 	{name: "position, centred", mode: "position", explained: []uint32{simPX4Posctl},
 		px4: "aloft, mode position, +4s", copter: "hover, mode position, +2s"},

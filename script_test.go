@@ -170,9 +170,14 @@ func parseScripts(file, text string) (list []*rawScript, err error) {
 	return list, nil
 }
 
-// add adds the values of "a -> b | c -> d", or the times of "300ms..1s/100ms".
+// add adds the values of "a -> b | c -> d", or the times of "300ms..1s/100ms": without -all only the first one,
+// the one in the middle and the last one.
 func (c *choice) add(s string) bool {
-	for _, value := range scriptChoices(s) {
+	list := scriptChoices(s)
+	if strings.Contains(s, "..") && len(list) > 3 && !*runAll {
+		list = []string{list[0], list[len(list)/2], list[len(list)-1]}
+	}
+	for _, value := range list {
 		values := strings.Split(value, "->")
 		if len(values) != len(c.names) {
 			return false

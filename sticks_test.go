@@ -381,40 +381,6 @@ func parseStickFlight(t *testing.T, s string) *stickFlight {
 	return newStickFlight(f, receiver, param)
 }
 
-// TestSilenceIsAnsweredWhereOurStreamFlies: firmware × receiver × mode.
-func TestSilenceIsAnsweredWhereOurStreamFlies(t *testing.T) {
-	for _, f := range []string{"px4 1", "px4 5", "copter", "quadplane", "plane"} {
-		for _, receiver := range []string{"none", "idle", "in-use"} {
-			for _, mode := range []string{"manual", "altitude", "position"} {
-				for _, sendsInput := range []bool{false, true} {
-					if f == "plane" && mode == "position" {
-						continue
-					}
-					t.Run(fmt.Sprintf("%s %s %s input=%v", f, receiver, mode, sendsInput), func(t *testing.T) {
-						h := parseStickFlight(t, f+" "+receiver)
-						script := "sets " + mode
-						if sendsInput && !h.src.denied(h.v.view).given() {
-							script += ", axes 300 0 500 0 500ms"
-						}
-						if wrong := h.play(t, script); wrong != "" {
-							t.Fatal(wrong)
-						}
-						h.pass(30 * time.Second)
-						streamRuns := receiver == "none" || f == "px4 1" || receiver == "idle" && f != "px4 5"
-						want := streamRuns && mode != "position"
-						if got := strings.Contains(h.acts, "holds"); got != want {
-							t.Errorf("holds %v, want %v", got, want)
-						}
-						if (h.phase != stickOff) != streamRuns {
-							t.Errorf("it is %s", h.state())
-						}
-					})
-				}
-			}
-		}
-	}
-}
-
 func TestEnteringStickMode(t *testing.T) {
 	for _, r := range []struct {
 		vehicle, script string
