@@ -630,13 +630,14 @@ func TestABusySerialLineIsReadAHundredTimesASecond(t *testing.T) {
 // stoppedLine is a line that takes no more bytes: its drain ends when the output is dropped.
 type stoppedLine struct {
 	serial.Port
-	dropped chan struct{}
+	dropped context.Context
+	drop    func()
 }
 
-func (l *stoppedLine) Drain() error { <-l.dropped; return nil }
+func (l *stoppedLine) Drain() error { <-l.dropped.Done(); return nil }
 
 func (l *stoppedLine) ResetOutputBuffer() error {
-	close(l.dropped)
+	l.drop()
 	return nil
 }
 
@@ -656,7 +657,8 @@ func TestASerialPortIsClosedWhenItsOutputIsSentOrTheLineHasStopped(t *testing.T)
 	}
 
 	s := p.open(t).(*serialPort)
-	s.line = &stoppedLine{s.line, make(chan struct{})}
+	dropped, drop := context.WithCancel(t.Context())
+	s.line = &stoppedLine{s.line, dropped, drop}
 	began := time.Now()
 	if err := s.Close(); err != nil || time.Since(began) < drainTimeout {
 		t.Errorf("closed in %v, %v", time.Since(began), err)
@@ -685,8 +687,12 @@ func TestAPortThatHangsIsLeftAndItsLineClosesWhenItIsUnplugged(t *testing.T) {
 	s := p.open(t).(*serialPort)
 	line := &hungLine{s.line, make(chan struct{}), make(chan struct{}, 2)} // the cleanup closes it again
 	s.line = line
+	began := time.Now()
 	if err := s.Close(); err != nil { // without an end the test times out
 		t.Error(err)
+	}
+	if took := time.Since(began); took > 10*drainTimeout {
+		t.Errorf("closed after %v, want %v and what a busy machine adds", took, 2*drainTimeout)
 	}
 	if _, err := s.Read(make([]byte, 1)); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("read after the close: %v", err)
