@@ -429,13 +429,21 @@ func TestSystemdIsNotified(t *testing.T) {
 	open := p.base + "/status"
 	want := []string{"READY=1\nSTATUS=" + open, "WATCHDOG=1", "STATUS=px4 quadrotor online, disarmed, mode manual; " +
 		open}
+	next := func() string {
+		select {
+		case got := <-notified:
+			return got
+		case <-time.After(30 * time.Second):
+			t.Fatalf("systemd was told nothing for half a minute, and not yet %q", want)
+			return ""
+		}
+	}
 	for len(want) > 0 {
-		got := <-notified
+		got := next()
 		want = slices.DeleteFunc(want, func(w string) bool { return strings.Contains(got, w) })
 	}
 	p.Process.Signal(syscall.SIGTERM)
-	for got := ""; got != "STOPPING=1"; {
-		got = <-notified
+	for want = []string{"STOPPING=1"}; next() != want[0]; {
 	}
 	p.ended(t)
 }
