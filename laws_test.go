@@ -367,7 +367,7 @@ func lateAcksPass(b *book, wrong verdict) {
 		byReport := c.cmd == common.MAV_CMD_DO_SET_MODE || c.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
 		last := newest[c.cmd]
 		first := b.first(i)
-		if first && repeated[c.cmd] && !byReport && c.at.Sub(last.at) < 999*time.Millisecond {
+		if first && repeated[c.cmd] && !byReport && !c.same(last) && c.at.Sub(last.at) < 999*time.Millisecond {
 			wrong(c.at, "%v was sent %v after a copy of an earlier one, whose ack may still come", c, c.at.Sub(last.at))
 		}
 		newest[c.cmd], repeated[c.cmd] = c, !first
@@ -508,7 +508,7 @@ func holdsForSilent(b *book, wrong verdict) {
 		if !a.isInput() || a.code != 200 || a.answer["mode"] == "position" && !b.winged(a) {
 			continue
 		}
-		due := a.ended.at.Add(max(silentClient, a.timeout()))
+		due := a.ended.at.Add(max(3*time.Second, a.timeout()))
 		next := slices.ContainsFunc(b.asks[i+1:], func(o *seenAsk) bool {
 			return o.method == "POST" && o.began.at.Before(due.Add(time.Second))
 		}) || slices.ContainsFunc(b.asks[:i], func(o *seenAsk) bool { return o.pending(a.ended) })
@@ -522,7 +522,7 @@ func holdsForSilent(b *book, wrong verdict) {
 			}
 		}
 		streams := slices.ContainsFunc(b.sticks, func(s seenSticks) bool { // else a transmitter has the sticks back
-			return s.axes != released && !s.at.After(due) && due.Sub(s.at) < 100*time.Millisecond
+			return s.axes != released && s.at.After(due) && s.at.Sub(due) < 100*time.Millisecond
 		})
 		exact := b.quiet(time.Time{}, due.Add(time.Second), lineTrouble) &&
 			b.quiet(a.began.at, due.Add(time.Second), craftTrouble, foreignTrouble)
@@ -638,7 +638,7 @@ func (b *book) gotos(c *seenCommand) bool { return c.cmd == common.MAV_CMD_DO_RE
 func clearFirst(b *book, wrong verdict) {
 	for _, c := range b.commands {
 		asked := slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
-			return a.has("lat") && a.began.n < c.n && degE7(a.number("lat")) == c.x && degE7(a.number("lon")) == c.y
+			return a.has("lat") && a.began.n < c.n && simE7(a.number("lat")) == c.x && simE7(a.number("lon")) == c.y
 		})
 		forgot := b.had(time.Time{}, c.at, "restart in the air") // then being in the air is enough
 		if asked && b.gotos(c) && !c.clear && !forgot && b.flavour != simPX4Rover {
@@ -706,7 +706,7 @@ func homeIsAsked(b *book, wrong verdict) {
 			continue
 		}
 		asked := slices.ContainsFunc(b.questions, func(q seenQuestion) bool {
-			return q.id == idHome && q.n > a.began.n && q.n < c.n
+			return q.id == 242 && q.n > a.began.n && q.n < c.n
 		})
 		if !asked && b.quiet(a.began.at, c.at, lineTrouble) {
 			wrong(c.at, "%v was sent for %v, and home was not asked for", c, a)
@@ -728,7 +728,7 @@ func carriesWhatWasAsked(b *book, wrong verdict) {
 		home := before(b.homes, func(h *seenHome) stamp { return h.stamp }, c.n)
 		altitude := a.number("altitude")
 		if a.path == "/takeoff" && !a.has("altitude") {
-			altitude = defaultTakeoff
+			altitude = 10
 		}
 		want := altitude
 		if b.firmware == px4 && home != nil {
@@ -741,7 +741,7 @@ func carriesWhatWasAsked(b *book, wrong verdict) {
 				wrong(c.at, "%v was sent for %v, want %.1f m", c, a, want)
 			}
 		case b.gotos(c) && (a.path == "/goto" || a.path == "/land"):
-			if a.has("lat") && (c.x != degE7(a.number("lat")) || c.y != degE7(a.number("lon"))) {
+			if a.has("lat") && (c.x != simE7(a.number("lat")) || c.y != simE7(a.number("lon"))) {
 				wrong(c.at, "%v to %d %d was sent for %v", c, c.x, c.y, a)
 			}
 			if a.has("altitude") && knows && math.Abs(float64(c.p[6])-want) > 0.1 {
@@ -886,14 +886,17 @@ func statusIsTrue(b *book, wrong verdict) {
 			report = later(report, mode.at)
 		}
 		silence := l.at.Sub(report)
-		if online := o["online"] == true; online && silence > offlineAfter+1100*time.Millisecond ||
-			!online && silence < offlineAfter-100*time.Millisecond && b.quiet(l.at, l.at, lineTrouble, craftTrouble) {
+		if online := o["online"] == true; online && silence > 3*time.Second+1100*time.Millisecond ||
+			!online && silence < 3*time.Second-100*time.Millisecond && b.quiet(l.at, l.at, lineTrouble, craftTrouble) {
 			wrong(l.at, "online is %v, %v after the last report", online, silence)
 		}
 		if kept := b.hadKept(beat, l.stamp); !kept && o["armed"] != beat.armed {
 			wrong(l.at, "armed is %v, the last HEARTBEAT says %v", o["armed"], beat.armed)
 		} else if !kept && o["vehicle_mode"] != b.name(beat.custom) {
 			wrong(l.at, "vehicle_mode is %v, the last HEARTBEAT says %s", o["vehicle_mode"], b.name(beat.custom))
+		}
+		if len(l.unsaid) > 0 && !b.had(l.at.Add(-20*time.Second), l.at, "restart") {
+			wrong(l.at, "the status shows what the vehicle did not say last: %q", l.unsaid)
 		}
 		b.placeIsTrue(l, wrong)
 		input, _ := o["input"].(object)

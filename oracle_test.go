@@ -98,6 +98,7 @@ type seenLook struct {
 	stamp
 	status object
 	truth  simState
+	unsaid []string // values of the status that are not those of the vehicle's last messages
 }
 
 // troubleKind is who makes trouble.
@@ -130,7 +131,8 @@ type book struct {
 	modes     []seenMode
 	acks      []seenAck
 	homes     []seenHome
-	results   []seenAck // what the vehicle itself answered, whatever became of that
+	last      map[uint32][2]message.Message // the last two of each kind that mavrest heard
+	results   []seenAck                     // what the vehicle itself answered, whatever became of that
 	asks      []*seenAsk
 	looks     []seenLook
 	entered   []seenMode // the modes that the vehicle really entered
@@ -145,7 +147,7 @@ type book struct {
 
 func newBook(flavour simFlavour) *book {
 	return &book{flavour: flavour, firmware: firmwares[flavour],
-		emitted: map[uint64]bool{}, written: map[uint64]bool{}}
+		last: map[uint32][2]message.Message{}, emitted: map[uint64]bool{}, written: map[uint64]bool{}}
 }
 
 // now is the next moment of the book. Its mutex is held.
@@ -226,6 +228,7 @@ func (b *book) hears(h heard, truth simState) {
 	if hash, ok := messageHash(h.msg); ok && !b.emitted[hash] {
 		b.strange = append(b.strange, fmt.Sprintf("%T %+v", h.msg, h.msg))
 	}
+	b.last[h.msg.GetID()] = [2]message.Message{h.msg, b.last[h.msg.GetID()][0]}
 	switch m := h.msg.(type) {
 	case *minimal.MessageHeartbeat:
 		b.beats = append(b.beats, seenBeat{at, m.CustomMode, m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0,
@@ -254,6 +257,25 @@ func (b *book) clearAt() float64 {
 		return 10
 	}
 	return 2
+}
+
+// looked puts a status into the book. A message that was heard in its instant may be in it or not.
+func (b *book) looked(a *seenAsk) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	values := sentValues{}
+	for _, two := range b.last {
+		values.addMessage(two[0])
+		values.addMessage(two[1])
+	}
+	l := seenLook{a.ended, a.answer, a.to, nil}
+	for _, unsaid := range values.neverSent(a.answer, 0) {
+		reported := strings.HasPrefix(unsaid, "custom mode") || strings.HasPrefix(unsaid, "heartbeat")
+		if !reported { // these are reports: modeIsTrue, statusIsTrue
+			l.unsaid = append(l.unsaid, unsaid)
+		}
+	}
+	b.looks = append(b.looks, l)
 }
 
 // enters takes a mode that the vehicle really enters.
@@ -424,7 +446,7 @@ func (b *book) explains(custom uint32, since int, at stamp) bool {
 		if to == custom || ends {
 			return true
 		}
-		if at.at.Sub(c.at) > followTime+200*time.Millisecond && b.obeyed(c, to, at) {
+		if at.at.Sub(c.at) > 5200*time.Millisecond && b.obeyed(c, to, at) {
 			return false
 		}
 	}

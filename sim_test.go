@@ -1425,6 +1425,15 @@ func anyDamage(rate float64, seed uint64) simFault {
 	return simFault{drop: rate, repeat: rate, flip: rate, insert: rate, seed: seed}
 }
 
+// damages are the kinds of damage, each with the rate 1.
+var damages = []struct {
+	name  string
+	fault simFault
+}{
+	{"lost", simFault{drop: 1}}, {"repeated", simFault{repeat: 1}}, {"flipped", simFault{flip: 1}},
+	{"inserted", simFault{insert: 1}}, {"all of these", anyDamage(1, 0)},
+}
+
 // setNoise damages bytes from now on: in is towards the autopilot, out is from it.
 func (s *simulator) setNoise(in, out simFault) {
 	s.switches().noiseIn = bytes.Clone

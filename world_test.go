@@ -78,10 +78,7 @@ func (w *world) pass(d time.Duration) {
 
 // look asks for the status.
 func (w *world) look() {
-	a := w.book.call(w.flight, 0, "GET", "/status", "")
-	w.book.mu.Lock()
-	defer w.book.mu.Unlock()
-	w.book.looks = append(w.book.looks, seenLook{a.ended, a.answer, a.to})
+	w.book.looked(w.book.call(w.flight, 0, "GET", "/status", ""))
 }
 
 // ask lets a client ask for something, and does not wait for the answer.
@@ -126,6 +123,14 @@ func (w *world) place(arg byte) string {
 	return at((float64(arg)-128)*scale, float64(arg%16)*4*scale)
 }
 
+// height is that of a takeoff. A wing is clear of the ground 10 m above it.
+func (w *world) height(arg byte) int {
+	if w.book.flavour == simPX4Plane {
+		return 15 + int(arg%25)
+	}
+	return 6 + int(arg%25)
+}
+
 // wait is a client's wait for its manoeuvre.
 func (w *world) wait(arg byte) string { return []string{"", "", `,"wait":20`, `,"wait":60`}[arg/64] }
 
@@ -157,7 +162,7 @@ var worldActs = []act{
 	}},
 	{"arm", 2, 2, 2, func(w *world, arg byte) { w.ask(0, "/mode", fmt.Sprintf(`{"arm":%v}`, arg%3 > 0)) }},
 	{"takeoff", 3, 3, 3, func(w *world, arg byte) {
-		w.ask(0, "/takeoff", body(pick(arg, "", fmt.Sprintf(`,"altitude":%d`, 5+arg%32))+w.wait(arg)))
+		w.ask(0, "/takeoff", body(fmt.Sprintf(`"altitude":%d`, w.height(arg))+w.wait(arg)))
 	}},
 	{"goto", 6, 6, 6, func(w *world, arg byte) {
 		extra := pick(arg, "", `,"speed":3`, `,"heading":90`, `,"altitude":30`, `,"speed":12`, "")
@@ -165,6 +170,11 @@ var worldActs = []act{
 	}},
 	{"goto of a height or a heading", 2, 2, 2, func(w *world, arg byte) {
 		w.ask(0, "/goto", body(pick(arg, fmt.Sprintf(`"altitude":%d`, 6+arg%32), `"heading":200`)+w.wait(arg)))
+	}},
+	{"takeoff to the default height", 1, 1, 1, func(w *world, arg byte) {
+		if w.book.flavour != simPX4Plane {
+			w.ask(0, "/takeoff", "")
+		}
 	}},
 	{"land", 2, 2, 3, func(w *world, arg byte) { w.ask(0, "/land", body(w.wait(arg))) }},
 	{"land at a place", 3, 3, 3, func(w *world, arg byte) { w.ask(0, "/land", body(w.place(arg)+w.wait(arg))) }},
@@ -179,11 +189,11 @@ var worldActs = []act{
 	// Clients with a plan: longer than one act, as people fly
 
 	{"takes off, and waits", 6, 4, 3, func(w *world, arg byte) {
-		w.askAndWait("/takeoff", body(fmt.Sprintf(`"altitude":%d,"wait":30`, 6+arg%25)))
+		w.askAndWait("/takeoff", body(fmt.Sprintf(`"altitude":%d,"wait":30`, w.height(arg))))
 		w.pass(time.Second)
 	}},
 	{"takes off, and sends a goto right behind", 3, 2, 2, func(w *world, arg byte) {
-		w.ask(0, "/takeoff", body(fmt.Sprintf(`"altitude":%d`, 6+arg%25)))
+		w.ask(0, "/takeoff", body(fmt.Sprintf(`"altitude":%d`, w.height(arg))))
 		w.pass(worldWaits[arg%12])
 		w.askAndWait("/goto", body(w.place(arg)))
 	}},
@@ -223,14 +233,12 @@ var worldActs = []act{
 	// Pilots and other programs
 
 	{"a pilot's switch", 0, 8, 2, func(w *world, arg byte) {
-		modes := pilotModes[w.firmware]
-		w.others(foreignTrouble, "a pilot's switch to "+w.book.name(pick(arg, modes...)), false, func() {
-			w.sim.pilotMode(pick(arg, modes...))
-		})
+		w.pilotSwitches(pick(arg, pilotModes[w.firmware]...))
 	}},
 	{"a pilot's switch in the middle", 0, 14, 3, func(w *world, arg byte) {
 		commands := []struct{ path, body string }{
-			{"/takeoff", `{"altitude":12}`}, {"/goto", body(w.place(arg))}, {"/land", body(w.place(arg))},
+			{"/takeoff", body(fmt.Sprintf(`"altitude":%d`, w.height(arg)))},
+			{"/goto", body(w.place(arg))}, {"/land", body(w.place(arg))},
 			{"/mode", `{"mode":"altitude"}`}, {"/mode", `{"mode":"hold"}`}, {"/mode", `{"mode":"rtl"}`},
 			{"/mode", `{"mode":"position"}`}, {"/goto", `{"heading":90,"altitude":25}`},
 		}
@@ -241,8 +249,22 @@ var worldActs = []act{
 			w.ask(0, c.path, c.body)
 		}
 		w.pass(worldWaits[1+arg/16%8])
-		custom := pick(arg/3, pilotModes[w.firmware]...)
-		w.others(foreignTrouble, "a pilot's switch to "+w.book.name(custom), false, func() { w.sim.pilotMode(custom) })
+		w.pilotSwitches(pick(arg/3, pilotModes[w.firmware]...))
+		w.pass(2500 * time.Millisecond)
+		w.neverDone(false)
+		w.book.ends("commands are in progress for ever")
+	}},
+	{"a pilot's switch to a mode that was commanded before his last switch", 0, 4, 1, func(w *world, arg byte) {
+		modes := pick(arg, [2]Mode{ModeRTL, ModeLand}, [2]Mode{ModeLand, ModeRTL}, [2]Mode{ModeRTL, ModeHold})
+		switches := func(to Mode) { w.pilotSwitches(entered[w.firmware][to]) }
+		w.others(craftTrouble, "commands are in progress for ever", true, func() { w.neverDone(true) })
+		w.ask(0, "/mode", body(`"mode":"`+modes[0].String()+`"`))
+		w.pass(worldWaits[5+arg/4%5])
+		switches(ModePosition)
+		w.pass(worldWaits[4+arg/32%4])
+		w.ask(0, "/mode", body(`"mode":"`+modes[1].String()+`"`))
+		w.pass(350 * time.Millisecond)
+		switches(modes[0])
 		w.pass(2500 * time.Millisecond)
 		w.neverDone(false)
 		w.book.ends("commands are in progress for ever")
@@ -256,8 +278,7 @@ var worldActs = []act{
 			pick(arg/32, "0.5", "0.3", "4.2", "1"))
 		w.ask(0, "/input", sticks)
 		w.pass(worldWaits[arg/8%14])
-		custom := pick(arg/3, pilotModes[w.firmware]...)
-		w.others(foreignTrouble, "a pilot's switch to "+w.book.name(custom), false, func() { w.sim.pilotMode(custom) })
+		w.pilotSwitches(pick(arg/3, pilotModes[w.firmware]...))
 		w.pass(worldWaits[arg%8])
 		w.ask(0, "/input", sticks)
 		w.pass(5 * time.Second)
@@ -313,7 +334,7 @@ var worldActs = []act{
 		})
 	}},
 	{"noise", 0, 0, 5, func(w *world, arg byte) {
-		rate := pick(arg, 0, 0.0001, 0.001, 0.01, 0.05)
+		rate := pick(arg, 0, 0.0001, 0.001, 0.01, 0.05, 0.2)
 		w.others(lineTrouble, fmt.Sprint("noise ", rate), true, func() { w.noise(rate, uint64(arg)) })
 	}},
 	{"commands are refused", 1, 2, 2, func(w *world, arg byte) {
@@ -357,6 +378,12 @@ var pilotModes = map[firmware][]uint32{
 		px4Custom(4, 6), px4Custom(7, 0), px4Custom(4, 4)},
 	copter:    {0, 2, 5, 16, 4, 6, 9, copterBrake},
 	quadPlane: {17, 18, 19, 15, 20, 21, 5, 11},
+}
+
+// pilotSwitches lets a pilot switch to a mode.
+func (w *world) pilotSwitches(custom uint32) {
+	name := "a pilot's switch to " + w.book.name(custom)
+	w.others(foreignTrouble, name, false, func() { w.sim.pilotMode(custom) })
 }
 
 // neverDone makes the vehicle answer commands by IN_PROGRESS and do nothing, or obey again.
@@ -544,7 +571,7 @@ func flyBytes(t *testing.T, setup byte, happens []byte, again string) {
 			time.Sleep(137 * time.Microsecond)
 		}
 		w.calm()
-		w.pass(9 * time.Second)
+		w.pass(16 * time.Second) // what has stopped is asked for again
 		w.clients.Wait()
 		w.rests()
 		w.book.received(slices.DeleteFunc(f.sim.received(), func(r simReceived) bool { return r.at.Before(w.began) }))
@@ -564,8 +591,14 @@ func (b *book) forget() {
 
 // rests checks that nothing is left over when nothing more happens.
 func (w *world) rests() {
-	if o := w.status(); o["online"] != true {
+	o := w.status()
+	if o["online"] != true {
 		w.Errorf("it is not online: %v", o["link"])
+	}
+	for _, name := range []string{"position", "attitude", "battery"} {
+		if group, ok := o[name].(object); !ok || group["age"].(float64) > 0.7 {
+			w.Errorf("%s on a good line: %v", name, o[name])
+		}
 	}
 	if b, ok := w.sim.brain.(*simArduBrain); ok && b.broken {
 		w.Errorf("mode changes too close: an internal error of ArduPilot")
