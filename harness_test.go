@@ -103,6 +103,14 @@ func TestASampleHasEveryValueOfEveryDimension(t *testing.T) {
 	}
 }
 
+// walks is how many random walks are made: fewer with the race detector, which needs each line once and no more.
+func walks(n int) int {
+	if racing() {
+		return n / 10
+	}
+	return n
+}
+
 func b2i(b bool) int {
 	if b {
 		return 1

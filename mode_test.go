@@ -632,7 +632,7 @@ func showsMode(tb testing.TB, f firmware, m Mode) byte {
 // Each walk commands a few modes, and most of its reports show these: so reports meet claims, and the modes that
 // were commanded, again and again.
 func TestTheMachineAndItsWitnessAgreeOnEveryWalk(t *testing.T) {
-	for n := range uint64(1500) {
+	for n := range uint64(walks(1500)) {
 		dice := rand.New(rand.NewPCG(n, 1))
 		is := []firmware{px4, copter}[n&1]
 		few := []byte{byte(dice.IntN(len(requestable))), byte(dice.IntN(len(requestable))), byte(ModeHold)}

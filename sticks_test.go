@@ -473,7 +473,7 @@ func sticksWalked(t *testing.T, events []byte) string {
 
 // Each walk begins with a client's sticks in a stick mode. Then anything happens, a pilot's switch most often.
 func TestTheSticksKeepTheirRulesOnEveryWalk(t *testing.T) {
-	for n := range 800 {
+	for n := range walks(800) {
 		dice := rand.New(rand.NewPCG(uint64(n), 1))
 		mode := byte(dice.IntN(3))
 		events := []byte{byte(n), 'e', mode, 'T', 30, 'g', mode, 'i', byte(dice.IntN(256)), 'T', byte(dice.IntN(200))}
