@@ -908,3 +908,16 @@ func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 		})
 	}
 }
+
+// A request that takes another's place does not wait for the other's stick mode to show.
+func TestTheSticksRestAlsoForAStickModeThatIsOnItsWay(t *testing.T) {
+	s := sticks{phase: stickNobody}
+	inHold := situation{view: view{firmware: px4, shownMode: shownMode{custom: entered[px4][ModeHold]}}}
+	if s.mustRest(inHold, false) {
+		t.Error("PX4 holds, and the sticks must rest")
+	}
+	inHold.entering = true
+	if !s.mustRest(inHold, false) {
+		t.Error("PX4 holds, POSCTL is on its way, and the sticks need not rest")
+	}
+}
