@@ -1126,22 +1126,13 @@ func (b *udpBench) mark(n int16) func(lineMessage) bool {
 	}
 }
 
+// In real time, on real sockets, as a read of nothing is only there: heard_test.go has what else a stranger sends.
 func TestStrangersOnUDPDoNotStealTheLink(t *testing.T) {
 	beat := px4Beat()
-	half := packet(9, 1, 1, attitudeAt(1))
 	for name, datagrams := range map[string][][]byte{
 		"noise": {[]byte("GET / HTTP/1.1\r\n\r\n"),
 			bytes.Repeat([]byte{frame.V2MagicByte}, 1400)},
-		"nothing":                        {{}, {}},
-		"another vehicle":                {packet(1, 2, 1, beat)},
-		"a ground station":               {packet(1, 255, 190, heartbeat(minimal.MAV_TYPE_GCS))},
-		"a companion of the same system": {packet(1, 1, componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))},
-		"the vehicle's other messages":   {packet(1, 1, 1, attitudeAt(1))},
-		"a frame that claims 255 bytes":  {wireFrame{system: 1, component: 1, claims: 255}.bytes()},
-		"half a frame":                   {half[:20]},
-		// A datagram holds whole frames: the heartbeat after this one is not the stranger's.
-		"a frame that goes on in the next datagram": {wireFrame{system: 1, component: 1, payload: make([]byte, 50),
-			claims: 120}.bytes(), make([]byte, 300)},
+		"nothing": {{}, {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := listenForVehicles(t)
@@ -1234,7 +1225,7 @@ func TestAVehicleThatComesFromAnotherUDPPortIsFollowed(t *testing.T) {
 	t.Parallel()
 	b := listenForVehicles(t)
 	began := time.Now()
-	for i := range 3 {
+	for i := range 2 {
 		vehicle := b.dial(t)
 		waitUntil(t, "the vehicle is heard at its new port", func() bool {
 			vehicle.say(t, px4Beat())
