@@ -578,10 +578,8 @@ func px4Takers() (list []px4Taker) {
 			func(m moment) bool { return slices.Contains(m.explained, custom) || slices.Contains(m.undone, custom) },
 		})
 	}
-	failsafe := px4Taker{"a failsafe", simPX4RTL,
-		func(p *player) {
-			p.sim.failsafeReturn()
-		},
+	failsafe := px4Taker{aFailsafe, simPX4RTL,
+		func(p *player) { p.sim.failsafeReturn() },
 		func(m moment) bool {
 			return m.disarmed || slices.Contains(m.undone, simPX4RTL) ||
 				(m.waiting && slices.Contains(m.explained, simPX4RTL))
@@ -627,7 +625,7 @@ func TestWhoeverTakesAPX4KeepsItAtEveryMoment(t *testing.T) {
 				p := &player{flight: f}
 				p.plays(c.px4)
 				p.px4Takeover(c.by.custom, c.moment, func() { c.by.takes(p) })
-				if o := p.status(); c.by.name == "a failsafe" && o["failsafe"] != o["armed"] {
+				if o := p.status(); c.by.name == aFailsafe && o["failsafe"] != o["armed"] {
 					p.Errorf("failsafe is %v", o["failsafe"])
 				}
 				p.wantAnswer(10*time.Minute, "any")
@@ -732,21 +730,22 @@ func TestACopterObeysThePilotAndItsFailsafeAtEveryMoment(t *testing.T) {
 				modes = []uint32{simLoiter, copterBrake}
 			}
 			for _, custom := range modes {
-				cases = append(cases, visit{m, receiver, custom})
+				_, name := copter.reported(custom)
+				cases = append(cases, visit{m, receiver, custom, "a pilot's " + name})
 			}
 			if modes != nil && receiver != simReceiverLost {
-				cases = append(cases, visit{m, receiver, copterFailsafe})
+				cases = append(cases, visit{m, receiver, simArduRTL, aFailsafe})
 			}
 		}
 	}
 	some := sampled(t, cases, 0,
 		func(v visit) any { return v.name },
 		func(v visit) any { return [2]any{v.sticks(), v.receiver} },
-		func(v visit) any { return [2]any{v.receiver, v.custom} },
-		func(v visit) any { return [2]any{v.sticks(), v.custom} },
+		func(v visit) any { return [2]any{v.receiver, v.what} },
+		func(v visit) any { return [2]any{v.sticks(), v.what} },
 	)
 	atMoments(t, simArduPilot, some, nil, func(p *player, v visit) {
-		if v.custom == copterFailsafe {
+		if v.what == aFailsafe {
 			p.failsafeReturns()
 		} else {
 			p.pilotSwitches(v.custom)
@@ -754,8 +753,8 @@ func TestACopterObeysThePilotAndItsFailsafeAtEveryMoment(t *testing.T) {
 	})
 }
 
-// copterFailsafe stands for a failsafe among the modes that a pilot sets. No mode has this number.
-const copterFailsafe = 1000
+// aFailsafe is what happens at a moment where no pilot switches.
+const aFailsafe = "a failsafe"
 
 // pilotSwitches sets a mode as a pilot's switch does, and checks what follows.
 func (f *flight) pilotSwitches(custom uint32) {
@@ -937,10 +936,10 @@ func TestARefusedCommandLeavesACopterAsItWas(t *testing.T) {
 func TestACopterThatIsNotHeardForFiveSeconds(t *testing.T) {
 	visits := copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand)
 	for i := range visits {
-		visits[i].custom = uint32(i & 1)
+		visits[i].what = []string{"muted", "unplugged"}[i&1]
 	}
 	atMoments(t, simArduPilot, visits, nil, func(f *player, v visit) {
-		unplugged := v.custom == 1
+		unplugged := v.what == "unplugged"
 		was, streamed := f.status()["mode"].(string), f.streams()
 		lost := time.Now()
 		mute := func(is bool) { f.sim.change(func() { f.sim.switches().muted = is }) }
@@ -1005,10 +1004,6 @@ func (p *player) circles(north float64) {
 		p.Errorf("it is %.0f m away", away)
 	}
 }
-
-// quadHovers lifts a QuadPlane on its propellers, by the API's sticks.
-const quadHovers = "mode position arm true, input throttle 1 timeout 5, +4s, input throttle 1 timeout 5, +4s, input " +
-	"timeout 0.1, +3s, alt > 10, "
 
 // ignores makes the vehicle neither carry out nor acknowledge our commands. It still answers
 // requests for messages.

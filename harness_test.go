@@ -1161,11 +1161,27 @@ func (m moment) sticks() bool {
 	return mode.flownBySticks() || m.silent
 }
 
-// visit is a flight to a moment, with a receiver, and the mode that a pilot sets there.
+// visit is a flight to a moment, with a receiver, and what happens there; custom is the mode that a pilot sets.
 type visit struct {
 	moment
 	receiver simReceiver
 	custom   uint32
+	what     string
+}
+
+// receiverWords are the receivers in the names of tests.
+var receiverWords = map[simReceiver]string{
+	simReceiverNone: "no receiver", simReceiverLost: "a lost receiver", simReceiverIdle: "an idle receiver",
+	simReceiverInHand: "a receiver in hand",
+}
+
+// String is the name of the visit's test.
+func (v visit) String() string {
+	name := v.name + "/" + receiverWords[v.receiver]
+	if v.what != "" {
+		name += ", " + v.what
+	}
+	return name
 }
 
 // wantAnswer checks how the oldest post, if any, was answered. Code "" means accepted, "any" allows all.
@@ -1254,7 +1270,7 @@ func atMoments(t *testing.T, flavour simFlavour, visits []visit, prepare func(*s
 				prepare(s)
 			}
 		}
-		t.Run(fmt.Sprintf("%s/%d/%#x", v.name, v.receiver, v.custom), func(t *testing.T) {
+		t.Run(v.String(), func(t *testing.T) {
 			fly(t, flavour, prepared, func(f *flight) {
 				p := &player{flight: f}
 				p.plays(map[simFlavour]string{simPX4: v.px4, simArduPilot: v.copter}[flavour])

@@ -380,7 +380,7 @@ func TestReportedModesAreTheAutopilotsOwn(t *testing.T) {
 	}
 }
 
-func TestFirmwareByTheHeartbeat(t *testing.T) {
+func TestTheHeartbeatSaysWhichFirmwareFlies(t *testing.T) {
 	ardupilot := map[common.MAV_TYPE]firmware{
 		1: plane, 2: copter, 3: copter, 4: copter, 13: copter, 14: copter, 15: copter, 29: copter, 35: copter,
 		19: quadPlane, 20: quadPlane, 21: quadPlane, 22: quadPlane, 23: quadPlane, 24: quadPlane, 25: quadPlane,
@@ -715,11 +715,11 @@ func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 	}
 }
 
-// TestReports plays scripts, clauses with commas between. "mode 5" is a CURRENT_MODE, "beat 5 armed" a
-// HEARTBEAT (an armed one also shows a failsafe), "restart" a restart of the autopilot. The character '5' is
-// the custom mode. "trip 300ms" sets the round trip, "+20ms" lets time pass. "= 5 6 armed" checks the reports
-// that the last HEARTBEAT made; "keeps" checks that a number is kept, "empty" that none is.
-func TestReports(t *testing.T) {
+// The scripts have commas between their clauses. "mode 5" is a CURRENT_MODE, "beat 5 armed" a HEARTBEAT (an armed
+// one also shows a failsafe), "restart" a restart of the autopilot. The character '5' is the custom mode.
+// "trip 300ms" sets the round trip, "+20ms" lets time pass. "= 5 6 armed" checks the reports that the last
+// HEARTBEAT made; "keeps" checks that a number is kept, "empty" that none is.
+func TestAReportIsMadeOfAHeartbeatAndOfTheNumbersThatCameBeforeIt(t *testing.T) {
 	for name, script := range map[string]string{
 		"a HEARTBEAT is a report": "beat 5 armed, = 5 armed, " +
 			"empty, beat 5 armed, = 5 armed",
@@ -796,9 +796,9 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestWhenHeartbeatIsRequested: while a number is kept or a command waits, at once and then
-// every round trip, at least 20 ms and at most 100 ms. Otherwise the age of the last report decides.
-func TestWhenHeartbeatIsRequested(t *testing.T) {
+// While a number is kept or a command waits it is requested at once and then every round trip, at least each 20 ms
+// and at most each 100 ms.
+func TestAHeartbeatIsRequestedByTheAgeOfTheLastAndAtOnceWhereOneIsAwaited(t *testing.T) {
 	const ms = time.Millisecond
 	at := time.Unix(1_700_000_000, 0)
 	for _, c := range []struct {

@@ -362,10 +362,6 @@ func stickChecks() []stickWord {
 	}
 }
 
-// stickRule is a rule about the sticks, the vehicle with its receiver, and the script that
-// shows the rule.
-type stickRule struct{ name, vehicle, flight string }
-
 func parseStickFlight(t *testing.T, s string) *stickFlight {
 	t.Helper()
 	w := strings.Fields(s)
@@ -381,7 +377,7 @@ func parseStickFlight(t *testing.T, s string) *stickFlight {
 	return newStickFlight(f, receiver, param)
 }
 
-func TestEnteringStickMode(t *testing.T) {
+func TestAStickModeIsCommandedOnceItsStreamHasRun(t *testing.T) {
 	for _, r := range []struct {
 		vehicle, script string
 		streamed        bool
