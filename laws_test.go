@@ -30,7 +30,8 @@ var laws = []law{
 		"The newest request wins", supersededIsTrue},
 	{"each request is answered, within 6 s where nothing was sent and nothing was to be waited for",
 		"Rule 5: Before each step a report", answersInTime},
-	{"while the port is away each request is answered within 4 s", "The link", answersWithoutPort},
+	{"while the port is away each request is answered within 8 s, that of mavrest itself before it included",
+		"The link", answersWithoutPort},
 	{"no error is an internal one, and each has its words", "Reasons", errorsHaveWords},
 	{"a copy goes out 0.3 s or more after the one before, for 2 s, never after an ack, and never arms an armed vehicle",
 		"Commands", copiesAreSpaced},
@@ -43,7 +44,7 @@ var laws = []law{
 		"Rule 5: Before each step a report", stepsFollowReports},
 	{"mavrest commands by itself only the landing over its place, and what follows a silent client after 3 s",
 		"A silent client leaves a hold", actsForSomebody},
-	{"3 s after the last word of a client whose stream flies, or at its sticks' end, mavrest commands a hold",
+	{"3 s after a client's last word, or at its sticks' end, mavrest commands a hold where the stream flies on",
 		"A silent client leaves a hold", holdsForSilent},
 	{"sticks have a client's values only until their timeout, and nobody's are off centre",
 		"Who has the sticks", sticksAreTheClients},
@@ -58,6 +59,7 @@ var laws = []law{
 	{"a manoeuvre that is done is complete", "Rule 8: A manoeuvre has an end", doneIsTrue},
 	{"a wait ends when the manoeuvre is complete, or when it is over", "Rule 8: A manoeuvre has an end", waitsEnd},
 	{"no kind of vehicle takes what it can't fly", "Rule 10: A hold and a goto", kindsRefuse},
+	{"a client's sticks do not outlive a transition", "A transition that was not commanded here", transitionEndsSticks},
 	{"the status fits its schema, and says what the vehicle said", "Robustness", statusIsTrue},
 	{"what mavrest hears was sent, and what the vehicle hears mavrest has sent", "The link", noiseIsNoMessage},
 }
@@ -217,7 +219,8 @@ func answerIsAcked(b *book, wrong verdict) {
 		})
 		obeyed := sent >= 0 && slices.ContainsFunc(b.results, func(x seenAck) bool {
 			return x.cmd == cmd && x.result == common.MAV_RESULT_ACCEPTED && x.n > b.commands[sent].n && x.n < a.ended.n
-		}) || b.had(time.Time{}, a.ended.at, "very late acks")
+		}) || b.had(time.Time{}, a.ended.at, "very late acks") ||
+			b.had(time.Time{}, a.ended.at, "late acks", "doubled acks") && b.had(time.Time{}, a.ended.at, "a line of")
 		if !acked || !obeyed {
 			wrong(a.ended.at, "%v; an ack of %v came: %v; the vehicle obeyed it: %v", a, cmd, acked, obeyed)
 		}
@@ -307,7 +310,7 @@ func answersWithoutPort(b *book, wrong verdict) {
 		for _, t := range b.troubles {
 			away := t.name == "unplugged" || t.name == "writes hang"
 			if away && t.from.Before(a.began.at) && (t.until.IsZero() || t.until.After(a.ended.at)) &&
-				a.ended.at.Sub(a.began.at) > 4*time.Second {
+				a.ended.at.Sub(a.began.at) > 8*time.Second {
 				wrong(a.ended.at, "%v took %v while the port was away (%s)", a, a.ended.at.Sub(a.began.at), t.name)
 			}
 		}
@@ -347,7 +350,15 @@ func copiesAreSpaced(b *book, wrong verdict) {
 		beat := b.beatBefore(c.n)
 		arms := c.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && c.p[0] == 1
 		hangs := b.had(o.at.Add(-time.Second), c.at, "writes hang", "unplugged")
+		atOnce := 0 // a port that hung lets go what waited for 0.3 s at most
+		for _, x := range b.commands[first : i+1] {
+			if x.same(c) && c.at.Sub(x.at) < 5*time.Millisecond {
+				atOnce++
+			}
+		}
 		switch {
+		case atOnce > 2:
+			wrong(c.at, "%d copies of %v went out at once", atOnce, c)
 		case c.at.Sub(last.at) < 299*time.Millisecond && !hangs:
 			wrong(c.at, "a copy of %v came %v after the one before", c, c.at.Sub(last.at))
 		case c.at.Sub(o.at) > 2*time.Second:
@@ -497,7 +508,7 @@ func actsForSomebody(b *book, wrong verdict) {
 			wrong(c.at, "%v was sent, and no client asked for it", c)
 		case silence < 2990*time.Millisecond:
 			wrong(c.at, "%v was sent %v after a client's last word", c, silence)
-		case c.truth.landed == common.MAV_LANDED_STATE_ON_GROUND:
+		case b.state(c.stamp).ground:
 			wrong(c.at, "%v was sent on the ground, and no client asked for it", c)
 		}
 	}
@@ -510,11 +521,11 @@ func holdsForSilent(b *book, wrong verdict) {
 		}
 		due := a.ended.at.Add(max(3*time.Second, a.timeout()))
 		next := slices.ContainsFunc(b.asks[i+1:], func(o *seenAsk) bool {
-			return o.method == "POST" && o.began.at.Before(due.Add(time.Second))
+			return o.method == "POST" && o.began.at.Before(due.Add(3*time.Second))
 		}) || slices.ContainsFunc(b.asks[:i], func(o *seenAsk) bool { return o.pending(a.ended) })
 		flew := false // all the time until then, armed and high
 		for _, l := range b.looks {
-			if l.at.Before(a.ended.at) || l.at.After(due.Add(time.Second)) {
+			if l.at.Before(a.ended.at) || l.at.After(due.Add(3*time.Second)) {
 				continue
 			}
 			if flew = l.truth.armed && l.truth.alt > 2 && l.truth.landed == common.MAV_LANDED_STATE_IN_AIR; !flew {
@@ -524,15 +535,19 @@ func holdsForSilent(b *book, wrong verdict) {
 		streams := slices.ContainsFunc(b.sticks, func(s seenSticks) bool { // else a transmitter has the sticks back
 			return s.axes != released && s.at.After(due) && s.at.Sub(due) < 100*time.Millisecond
 		})
-		exact := b.quiet(time.Time{}, due.Add(time.Second), lineTrouble) &&
-			b.quiet(a.began.at, due.Add(time.Second), craftTrouble, foreignTrouble)
-		if next || !flew || !streams || a.to.alt < 2 || b.flavour == simPX4Rover || b.endsBy(due) || !exact {
+		late := due.Add(300 * time.Millisecond)
+		if b.firmware == px4 && a.answer["mode"] == "position" { // its sticks must first have been still for 2 s
+			late = late.Add(2 * time.Second)
+		}
+		exact := b.quiet(time.Time{}, late, lineTrouble) && b.quiet(a.began.at, late, craftTrouble, foreignTrouble)
+		if next || !flew || !streams || a.to.alt < 2 || b.flavour == simPX4Rover || b.endsBy(late) || !exact {
 			continue
 		}
 		if !slices.ContainsFunc(b.commands, func(c *seenCommand) bool {
-			return c.n > a.ended.n && c.at.Before(due.Add(300*time.Millisecond))
+			return c.n > a.ended.n && c.at.Before(late)
 		}) {
-			wrong(due, "a client flew in %v and fell silent, and nothing was commanded within 0.3 s", a.answer["mode"])
+			wrong(due, "a client flew in %v and fell silent, and nothing was commanded until %v later",
+				a.answer["mode"], late.Sub(due))
 		}
 	}
 }
@@ -858,7 +873,7 @@ func kindsRefuse(b *book, wrong verdict) {
 		}
 		mode, _ := a.wishes()
 		plane := b.flavour == simPX4Plane
-		wing := plane || a.vtol == common.MAV_VTOL_STATE_FW && b.alone(a)
+		wing := plane || b.flavour == simPX4VTOL && b.alone(a) && b.onWing(a.began) && b.onWing(a.ended)
 		toPlace := a.path == "/land" && a.has("lat")
 		switch {
 		case b.flavour == simPX4Rover && (mode == ModeTakeoff || mode == ModeAltitude && a.has("mode")),
@@ -866,6 +881,28 @@ func kindsRefuse(b *book, wrong verdict) {
 			wrong(a.ended.at, "%v, of a vehicle on wheels", a)
 		case wing && (a.has("heading") || toPlace) && b.firmware == px4:
 			wrong(a.ended.at, "%v, of a vehicle on its wing", a)
+		}
+	}
+}
+
+func transitionEndsSticks(b *book, wrong verdict) {
+	for i, a := range b.asks {
+		if b.flavour != simPX4VTOL || !a.isInput() || a.code != 200 {
+			continue
+		}
+		var set *seenAsk // the sticks
+		for _, o := range b.asks[:i] {
+			mode, ok := o.wishes()
+			if o.isCommand() && o.code == 200 && ok && mode.flownBySticks() && o.ended.n < a.began.n {
+				set = o
+			}
+		}
+		if set == nil {
+			continue
+		}
+		was := b.onWing(set.ended)
+		if b.onWing(a.began) != was && b.onWing(a.ended) != was {
+			wrong(a.ended.at, "%v, and the vehicle has gone over since %v", a, set)
 		}
 	}
 }

@@ -74,6 +74,13 @@ type seenHome struct {
 	amsl float64
 }
 
+// seenState is an EXTENDED_SYS_STATE that mavrest heard.
+type seenState struct {
+	stamp
+	wing   bool // a VTOL is on its wing, or on its way to it
+	ground bool // it stands on the ground
+}
+
 // seenQuestion is a REQUEST_MESSAGE that mavrest wrote.
 type seenQuestion struct {
 	stamp
@@ -131,6 +138,7 @@ type book struct {
 	modes     []seenMode
 	acks      []seenAck
 	homes     []seenHome
+	states    []seenState
 	last      map[uint32][2]message.Message // the last two of each kind that mavrest heard
 	results   []seenAck                     // what the vehicle itself answered, whatever became of that
 	asks      []*seenAsk
@@ -246,6 +254,9 @@ func (b *book) hears(h heard, truth simState) {
 		if m.LandedState == common.MAV_LANDED_STATE_ON_GROUND {
 			b.clear, b.ground = false, truth.alt
 		}
+		vtol := m.VtolState
+		wing := vtol == common.MAV_VTOL_STATE_FW || vtol == common.MAV_VTOL_STATE_TRANSITION_TO_FW
+		b.states = append(b.states, seenState{at, wing, m.LandedState == common.MAV_LANDED_STATE_ON_GROUND})
 	case *common.MessageGlobalPositionInt:
 		b.clear = b.clear || truth.alt-b.ground > b.clearAt()-0.3
 	}
@@ -372,6 +383,18 @@ func (b *book) sticksBefore(n int) *seenSticks {
 func (b *book) modeBefore(n int) *seenMode {
 	return before(b.modes, func(x *seenMode) stamp { return x.stamp }, n)
 }
+
+// state is what the vehicle said last of its wing and of the ground.
+func (b *book) state(s stamp) seenState {
+	last := before(b.states, func(x *seenState) stamp { return x.stamp }, s.n)
+	if last == nil {
+		return seenState{}
+	}
+	return *last
+}
+
+// onWing reports whether a VTOL said last that it is on its wing, or on its way to it.
+func (b *book) onWing(s stamp) bool { return b.state(s).wing }
 
 // name is the autopilot's own name of a mode.
 func (b *book) name(custom uint32) string {

@@ -207,7 +207,7 @@ var worldActs = []act{
 				pick(arg/32, "0.5", "0.3", "4.2", "1")))
 			w.pass(230 * time.Millisecond)
 		}
-		w.pass(pick(arg/64, 6*time.Second, 7*time.Second, 2*time.Second, 8*time.Second))
+		w.pass(pick(arg/64, 8*time.Second, 9*time.Second, 2*time.Second, 8*time.Second))
 	}},
 	{"waits at a place", 5, 2, 1, func(w *world, arg byte) {
 		extra := pick(arg, `,"altitude":20`, `,"heading":45`, "", `,"altitude":12,"speed":4`)
@@ -220,14 +220,26 @@ var worldActs = []act{
 		w.askAndWait("/mode", body(`"mode":"`+pick(arg, "land", "rtl", "rtgs", "hold")+`","wait":60`))
 	}},
 	{"goes over to its wing, or back", 4, 2, 1, func(w *world, arg byte) {
-		if w.book.flavour != simPX4VTOL {
+		w.transition(pick(arg, common.MAV_VTOL_STATE_FW, common.MAV_VTOL_STATE_MC, common.MAV_VTOL_STATE_FW))
+	}},
+	{"is asked while it goes over", 4, 1, 1, func(w *world, arg byte) {
+		if !w.transition(pick(arg, common.MAV_VTOL_STATE_FW, common.MAV_VTOL_STATE_MC)) {
 			return
 		}
-		to := pick(arg, common.MAV_VTOL_STATE_FW, common.MAV_VTOL_STATE_MC, common.MAV_VTOL_STATE_FW)
-		w.others(foreignTrouble, "transition", false, func() {
-			w.sim.change(func() { w.sim.brain.(*simPX4KindBrain).transition(to) })
-		})
-		w.pass(5 * time.Second)
+		w.pass(time.Second)
+		w.ask(0, pick(arg/2, "/goto", "/land", "/mode"), pick(arg/2, body(w.place(arg)+`,"heading":90`),
+			body(w.place(arg)), `{"mode":"altitude"}`))
+		w.pass(4 * time.Second)
+	}},
+	{"goes over while a client flies by sticks", 4, 1, 0, func(w *world, arg byte) {
+		if w.book.flavour != simPX4VTOL || w.askAndWait("/mode", `{"mode":"altitude"}`).code != 200 {
+			return
+		}
+		w.ask(0, "/input", `{"pitch":0.2,"throttle":0.5,"timeout":5}`)
+		w.transition(pick(arg, common.MAV_VTOL_STATE_FW, common.MAV_VTOL_STATE_MC))
+		w.pass(700 * time.Millisecond)
+		w.ask(0, "/input", `{"pitch":0.2,"throttle":0.5,"timeout":1}`)
+		w.pass(7 * time.Second)
 	}},
 
 	// Pilots and other programs
@@ -317,6 +329,12 @@ var worldActs = []act{
 		w.ask(0, pick(arg/3, "/land", "/goto"), pick(arg/3, "", body(w.place(arg))))
 		w.pass(worldWaits[arg/16%8])
 		w.others(lineTrouble, name, true, func() { w.cut(name, true) })
+		if arg/2%2 == 1 { // so shortly that what waits may still go out
+			w.pass(1100 * time.Millisecond)
+			w.cut(name, false)
+			w.book.ends(name)
+			return
+		}
 		w.pass(4 * time.Second)
 		w.askAndWait(pick(arg/6, "/land", "/mode"), pick(arg/6, "", `{"mode":"hold"}`))
 		w.pass(worldWaits[arg%14])
@@ -378,6 +396,17 @@ var pilotModes = map[firmware][]uint32{
 		px4Custom(4, 6), px4Custom(7, 0), px4Custom(4, 4)},
 	copter:    {0, 2, 5, 16, 4, 6, 9, copterBrake},
 	quadPlane: {17, 18, 19, 15, 20, 21, 5, 11},
+}
+
+// transition lets somebody else command a VTOL to its wing or back to hover; ok is false if the vehicle is none.
+func (w *world) transition(to common.MAV_VTOL_STATE) (ok bool) {
+	if w.book.flavour != simPX4VTOL {
+		return false
+	}
+	w.others(foreignTrouble, "transition", false, func() {
+		w.sim.change(func() { w.sim.brain.(*simPX4KindBrain).transition(to) })
+	})
+	return true
 }
 
 // pilotSwitches lets a pilot switch to a mode.
