@@ -1024,16 +1024,16 @@ func TestABodyWhoseLengthIsNotGivenIs411AndNothingIsSent(t *testing.T) {
 	}
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		hf.fly("position")
-		for _, c := range requests {
-			for _, path := range []string{"mode", "input", "takeoff", "goto", "land"} {
-				for _, protocol := range []string{"HTTP/1.1", "HTTP/1.0"} {
-					hf.untouched(func() {
+		hf.untouched(func() {
+			for _, c := range requests {
+				for _, path := range []string{"mode", "input", "takeoff", "goto", "land"} {
+					for _, protocol := range []string{"HTTP/1.1", "HTTP/1.0"} {
 						r := hf.onWire(rawPOST(path, protocol, c.headers))
 						r.want(hf.T, 411, "length_required", "say how long the body is, or leave the "+c.says+" out")
-					})
+					}
 				}
 			}
-		}
+		})
 		hf.wantMode("position")
 		// A GET is never judged, and neither is a path or a method that does not exist.
 		call(hf.handler, "GET", "/api/drone/mode", nil, "Content-Type", "application/json").wantOK(hf.T)

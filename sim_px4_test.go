@@ -267,7 +267,7 @@ func (b *simBoard) tryArming() common.MAV_RESULT {
 }
 
 func TestPX4MayShowPrearmHealthyBeforeItsFirstReport(t *testing.T) {
-	simBoots(t, 840, 160, 320, func(b *simBoard) bool {
+	simBoots(t, 210, 30, 90, func(b *simBoard) bool {
 		time.Sleep(1500 * time.Millisecond)
 		m := b.fetch(1).(*common.MessageSysStatus)
 		healthy := m.OnboardControlSensorsHealth&common.MAV_SYS_STATUS_PREARM_CHECK != 0

@@ -449,7 +449,11 @@ func TestAFloodOfCommandsAnd16StreamsDoNotDelayEachOther(t *testing.T) {
 		time.Sleep(silentClient) // until now only the address that set the mode may move the sticks
 		var flood sync.WaitGroup
 		began := time.Now()
-		for client := range 32 {
+		clients := 32
+		if racing() { // which needs each path once
+			clients = 8
+		}
+		for client := range clients {
 			w := p.connect()
 			flood.Go(func() {
 				for n := 0; time.Since(began) < 4*time.Second; n++ {
