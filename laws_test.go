@@ -868,6 +868,10 @@ func (b *book) complete(a *seenAsk, at simState) bool {
 
 func kindsRefuse(b *book, wrong verdict) {
 	for _, a := range b.asks {
+		says := strings.Contains(fmt.Sprint(a.answer["error"]), "does not report now whether it hovers")
+		if last := b.state(a.began); says && last.known && a.began.at.Sub(last.at) < time.Second {
+			wrong(a.ended.at, "%v, and it has just reported that", a)
+		}
 		if !a.isCommand() || a.code != 200 {
 			continue
 		}

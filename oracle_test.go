@@ -77,6 +77,7 @@ type seenHome struct {
 // seenState is an EXTENDED_SYS_STATE that mavrest heard.
 type seenState struct {
 	stamp
+	known  bool // it says how a VTOL flies
 	wing   bool // a VTOL is on its wing, or on its way to it
 	ground bool // it stands on the ground
 }
@@ -256,7 +257,7 @@ func (b *book) hears(h heard, truth simState) {
 		}
 		vtol := m.VtolState
 		wing := vtol == common.MAV_VTOL_STATE_FW || vtol == common.MAV_VTOL_STATE_TRANSITION_TO_FW
-		b.states = append(b.states, seenState{at, wing, m.LandedState == common.MAV_LANDED_STATE_ON_GROUND})
+		b.states = append(b.states, seenState{at, vtol != 0, wing, m.LandedState == common.MAV_LANDED_STATE_ON_GROUND})
 	case *common.MessageGlobalPositionInt:
 		b.clear = b.clear || truth.alt-b.ground > b.clearAt()-0.3
 	}

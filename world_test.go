@@ -721,7 +721,8 @@ func TestSoak(t *testing.T) {
 		setup, happens := thrown(seed)
 		kind, _, _ := vehicle(setup)
 		t.Run(fmt.Sprintf("seed %d, %s, %s", seed, kind.name, name), func(t *testing.T) {
-			flyBytes(t, setup, happens, fmt.Sprintf("go test -run '^TestSoak$' -soak 1s -soak-seed %d .", seed))
+			again := fmt.Sprintf("go test -run '^TestSoak$' -count 10 -soak 1s -soak-seed %d .", seed)
+			flyBytes(t, setup, happens, again)
 		})
 	}
 }
