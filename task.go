@@ -118,8 +118,12 @@ func (c *commander) busy() bool {
 	return t != nil && !t.doing.equals(nothing)
 }
 
-// idle reports whether no task is under way, and the program is not ending.
-func (c *commander) idle() bool { return !c.busy() && !c.stopped }
+// idle reports whether mavrest may begin what it commands by itself: no task is under way, none of its own waits
+// for the vehicle to be clear of the ground, and the program is not ending.
+func (c *commander) idle() bool {
+	ownWaits := slices.ContainsFunc(c.tasks, func(t *task) bool { return t.askedAt.IsZero() })
+	return !c.busy() && !ownWaits && !c.stopped
+}
 
 // current is the task that is under way; nil if there is none.
 func (c *commander) current() *task {
