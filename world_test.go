@@ -532,12 +532,13 @@ func (w *world) calm() {
 // worldTap is mavrest's port; the book reads what is written.
 type worldTap struct {
 	port
-	w *world
+	book  *book
+	truth func() simState
 }
 
 func (t worldTap) Write(raw []byte) (int, error) {
 	if !bytes.Equal(raw, padding[:]) {
-		t.w.book.wrote(raw, t.w.sim.truth)
+		t.book.wrote(raw, t.truth)
 	}
 	return t.port.Write(raw)
 }
@@ -546,8 +547,9 @@ func (t worldTap) Write(raw []byte) (int, error) {
 func flyBytes(t *testing.T, setup byte, happens []byte, again string) {
 	kind, receiver, inAir := vehicle(setup)
 	w := &world{book: newBook(kind.flavour)}
+	var truth func() simState
 	prepare := func(s *simulator) {
-		w.flight = &flight{sim: s}
+		truth = s.truth
 		s.receiver = receiver
 		s.switches().delay = soakDelay
 		for name, value := range kind.params {
@@ -570,10 +572,10 @@ func flyBytes(t *testing.T, setup byte, happens []byte, again string) {
 	start := func(d *drone) {
 		hear := d.link.hear
 		d.link.hear = func(h heard) {
-			w.book.hears(h, w.sim.truth())
+			w.book.hears(h, truth())
 			hear(h)
 		}
-		over(func(p port) port { return worldTap{p, w} })(d)
+		over(func(p port) port { return worldTap{p, w.book, truth} })(d)
 	}
 	flyWith(t, kind.flavour, prepare, start, func(f *flight) {
 		w.flight = f
