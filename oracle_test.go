@@ -444,7 +444,7 @@ func (b *book) original(i int) int {
 		asked := slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
 			return a.isCommand() && a.began.n > o.n && a.began.n < c.n
 		})
-		if asked && c.isInt {
+		if c.isInt && (asked || c.at.Sub(o.at) > 900*time.Millisecond) { // another request's: it has no number
 			return i
 		}
 		if o.same(c) {

@@ -965,6 +965,7 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	}
 	d.sticks.input(v, in.axes(rest(v.view)), in.from, in.timeout)
 	d.cmd.clientActed = true
+	d.cmd.endOwn()
 	return v.mode, nil
 }
 
