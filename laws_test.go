@@ -22,7 +22,7 @@ var laws = []law{
 		"Rule 2: Commanded", modeIsTrue},
 	{"a 200 comes after a report of the mode and the armed bit that were asked for; where nobody meddles it was in it",
 		"Rule 6: 200 means that the vehicle shows it", answerIsShown},
-	{"a 200 of a command that no report proves comes after its own ack; where none is forged or over 1 s late it was obeyed",
+	{"a 200 of a command that no report proves comes after its own ack; where none is forged or 1 s late it was obeyed",
 		"Rule 6: 200 means that the vehicle shows it", answerIsAcked},
 	{"an interrupted comes only after a mode that was not commanded, a disarming, a failsafe or somebody else's act",
 		"Rule 4: After a takeover", interruptedIsTrue},
@@ -813,7 +813,7 @@ func doneIsTrue(b *book, wrong verdict) {
 		if winged {
 			slack = 7.5
 		}
-		steady := b.quiet(a.began.at, a.ended.at, foreignTrouble) // nobody moved home
+		steady := b.quiet(a.began.at, a.ended.at, foreignTrouble) // nobody moved home or armed it
 		switch {
 		case a.path == "/goto" && a.has("lat") && !winged && (a.away(at) > 3 || speed > 1.8):
 			wrong(a.ended.at, "%v is done %.1f m from its place, at %.1f m/s", a, a.away(at), speed)
@@ -823,9 +823,10 @@ func doneIsTrue(b *book, wrong verdict) {
 			wrong(a.ended.at, "%v is done at %.1f m", a, at.alt)
 		case a.path == "/takeoff" && a.has("altitude") && steady && low > max(2, a.number("altitude")/10+1):
 			wrong(a.ended.at, "%v is done at %.1f m", a, at.alt)
-		case mode == ModeLand && at.armed:
+		case mode == ModeLand && at.armed && steady:
 			wrong(a.ended.at, "%v is done, and the vehicle is armed", a)
-		case (mode == ModeRTL || mode == ModeRTGS) && at.armed && b.flavour != simPX4Plane && b.flavour != simPlane:
+		case (mode == ModeRTL || mode == ModeRTGS) && at.armed && steady && b.flavour != simPX4Plane &&
+			b.flavour != simPlane:
 			wrong(a.ended.at, "%v is done, and the vehicle is armed", a)
 		case a.path == "/mode" && mode == ModeHold && at.armed && !winged && math.Hypot(speed, at.vd) > 1.2:
 			wrong(a.ended.at, "%v is done at %.1f m/s", a, speed)
