@@ -540,11 +540,13 @@ func (d *drone) situation(now time.Time) situation { return d.with(d.view(now)) 
 func (d *drone) with(v view) situation {
 	current := d.cmd.current()
 	entersSticks := func(to *goal) bool { return to.mode.flownBySticks() }
+	leavesSticks := func(to *goal) bool { return !to.mode.flownBySticks() }
 	return situation{v, own{
 		mode: d.machine.mode,
 		busy: d.cmd.busy(),
 		entering: (current != nil && current.doing.entersSticks()) ||
 			d.machine.claimed(v.now, entersSticks) >= 0,
+		leaving: d.machine.claimed(v.now, leavesSticks) >= 0,
 	}}
 }
 

@@ -200,13 +200,13 @@ func (s *sticks) centred(v situation) axes {
 }
 
 // park takes the stream from the client, and keeps it going if it runs. On PX4 in a mode that
-// flies without sticks the axes stay as they are: moving them would make PX4 leave it.
+// flies without sticks, or may be in force already, the axes stay as they are: moving them would make PX4 leave it.
 func (s *sticks) park(v situation) {
 	if s.phase == stickOff {
 		return
 	}
 	s.phase = stickNobody
-	if v.firmware != px4 || v.shown().flownBySticks() {
+	if v.firmware != px4 || (v.shown().flownBySticks() && !v.leaving) {
 		s.set(s.centred(v), v.now)
 	}
 }

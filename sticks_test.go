@@ -917,3 +917,18 @@ func TestTheSticksRestAlsoForAStickModeThatIsOnItsWay(t *testing.T) {
 		t.Error("PX4 holds, POSCTL is on its way, and the sticks need not rest")
 	}
 }
+
+// At a takeoff the landed state may come before the report of AUTO.TAKEOFF, and the sticks rest elsewhere in the air.
+func TestTheSticksStayWhileAModeWithoutSticksIsOnItsWay(t *testing.T) {
+	s := sticks{phase: stickNobody}
+	lifts := situation{view: view{firmware: px4, shownMode: shownMode{custom: entered[px4][ModePosition], armed: true},
+		landed: landedState(common.MAV_LANDED_STATE_TAKEOFF)}}
+	lifts.leaving = true
+	if s.park(lifts); s.axes != (axes{}) {
+		t.Errorf("a takeoff is on its way, and the sticks moved to %+v", s.axes)
+	}
+	lifts.leaving = false
+	if s.park(lifts); s.axes != (axes{z: 500}) {
+		t.Errorf("POSCTL in the air, and the sticks stand at %+v", s.axes)
+	}
+}

@@ -87,6 +87,9 @@ type own struct {
 
 	// entering: a request to enter a stick mode is under way, or is a claim (rule 3)
 	entering bool
+
+	// leaving: a step to a mode without sticks is a claim
+	leaving bool
 }
 
 // situation is what the rules of the sticks go by: the vehicle and, beside it, our own state.
