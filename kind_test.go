@@ -152,7 +152,7 @@ func TestARefusalWithoutATextHasAHint(t *testing.T) {
 		s    step
 		want string // a word of the hint
 	}{
-		{"a helicopter's takeoff", copter, helicopter, takeoff, "interlock"},
+		{"a helicopter's takeoff", copter, helicopter, takeoff, "then raise the motor interlock"},
 		{"a copter's takeoff", copter, quad, takeoff, "if it has a motor interlock"},
 		{"a QuadPlane's takeoff", quadPlane, quad, takeoff, ""},
 		{"a copter's goto", copter, quad, goTo, "fence"},
