@@ -965,7 +965,9 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	}
 	d.sticks.input(v, in.axes(rest(v.view)), in.from, in.timeout)
 	d.cmd.clientActed = true
-	d.cmd.endOwn()
+
+	// The client is back: what waits to be commanded in its place is not any more.
+	d.cmd.endUnasked()
 	return v.mode, nil
 }
 

@@ -121,20 +121,20 @@ func (c *commander) busy() bool {
 // idle reports whether mavrest may begin what it commands by itself: no task is under way, none of its own waits
 // for the vehicle to be clear of the ground, and the program is not ending.
 func (c *commander) idle() bool {
-	return !c.busy() && !slices.ContainsFunc(c.tasks, (*task).own) && !c.stopped
+	return !c.busy() && !slices.ContainsFunc(c.tasks, (*task).unasked) && !c.stopped
 }
 
-// endOwn ends what mavrest waits to command by itself: its client is back.
-func (c *commander) endOwn() {
+// endUnasked ends what mavrest commands by itself.
+func (c *commander) endUnasked() {
 	for _, t := range c.tasks {
-		if t.own() {
+		if t.unasked() {
 			t.end(errSuperseded)
 		}
 	}
 }
 
-// own reports whether no client asked for the task.
-func (t *task) own() bool { return t.askedAt.IsZero() }
+// unasked reports whether no client asked for the task: it is mavrest's own.
+func (t *task) unasked() bool { return t.askedAt.IsZero() }
 
 // current is the task that is under way; nil if there is none.
 func (c *commander) current() *task {
@@ -208,7 +208,7 @@ func (c *commander) disarmed() {
 		return
 	}
 	for _, t := range c.tasks {
-		if t.doing.arms() || t.plan.destination != nil || t.own() {
+		if t.doing.arms() || t.plan.destination != nil || t.unasked() {
 			t.end(interruption(time.Now(), "the vehicle was disarmed"))
 		}
 	}
@@ -373,7 +373,7 @@ func (c *commander) askForReport(now time.Time) {
 
 // departure is that of the task's next step, which could first go when it was due.
 func (t *task) departure(s *step, due time.Time) departure {
-	first := t.command == nil && !t.own()
+	first := t.command == nil && !t.unasked()
 	return departure{
 		due:    due,
 		atOnce: first && due.Sub(t.askedAt) <= dueAtOnce,
@@ -530,7 +530,7 @@ func (d *drone) perform(w waiter, t *task) error {
 	err := d.inQueue(w, t)
 
 	// Only a client reads reasons.
-	if e, ok := err.(*commandError); ok && e.step != nil && !t.own() {
+	if e, ok := err.(*commandError); ok && e.step != nil && !t.unasked() {
 		err = d.reasons(w, t, e)
 	}
 
@@ -563,7 +563,7 @@ func (d *drone) makePlan(t *task) (err error) {
 	err = d.able()
 
 	// mavrest's own steps may go out while the program ends.
-	if t.own() && err == errStopping {
+	if t.unasked() && err == errStopping {
 		err = nil
 	}
 	if err == nil && t.request.setMode && d.firmware() == plane && !d.tel.landed.received() {
@@ -750,7 +750,7 @@ func (d *drone) ready(s *step) time.Time {
 func (d *drone) accepted(t *task, s *step) {
 	c := d.cmd
 	t.answer.command = uint16(s.cmd)
-	c.clientActed = c.clientActed || (!t.own() && t.endedBy == nil)
+	c.clientActed = c.clientActed || (!t.unasked() && t.endedBy == nil)
 	if s.to == nil {
 		return
 	}

@@ -638,7 +638,7 @@ func (w *world) rests() {
 	defer w.drone.mu.Unlock()
 	d := w.drone
 	a := d.cmd.acks
-	tasks := slices.DeleteFunc(slices.Clone(d.cmd.tasks), (*task).own)
+	tasks := slices.DeleteFunc(slices.Clone(d.cmd.tasks), (*task).unasked)
 	if len(tasks) > 0 || len(a.waiting) > 1 || len(a.late) > 20 || len(d.tel.texts.chunks) > 8 {
 		w.Errorf("left over: %d tasks, %d waiting, %d late acks, %d chunks", len(tasks), len(a.waiting),
 			len(a.late), len(d.tel.texts.chunks))
