@@ -886,10 +886,6 @@ func onceOnATerminal(t *testing.T, way int) {
 
 // ---- The vehicle ----
 
-// inEach begins each manoeuvre and waits 4 s. $1 is the manoeuvre's mode (words: flight_test.go).
-const inEach = "{takeoff→takeoff|aloft, goto 200 0→hold|aloft, mode hold→hold|aloft, mode position→position|aloft, " +
-	"mode rtl→rtl|aloft, land→land|aloft, land 200 0→land}, +4s, "
-
 // asksForStreams counts the requests of message intervals since a time.
 func (f *flight) asksForStreams(since time.Time) (n int) {
 	for _, r := range f.since(since) {

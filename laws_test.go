@@ -152,7 +152,7 @@ func modeIsTrue(b *book, wrong verdict) {
 		asked := mode == ModeManual && !beat.armed || slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
 			wish, ok := a.wishes()
 			return ok && wish == mode && a.isCommand() && a.began.n < l.n
-		}) || b.actedItself(mode, l.stamp)
+		}) || mode == ModeHold || mode == ModeLand || mode == ModeRTL // mavrest sets these by itself
 		reported, _ := b.firmware.reported(beat.custom)
 		fresh := b.modeBefore(l.n)
 		kept := fresh != nil && fresh.n > beat.n || b.hadKept(beat, l.stamp)
@@ -169,11 +169,6 @@ func (b *book) hadKept(beat *seenBeat, until stamp) bool {
 	return slices.ContainsFunc(b.modes, func(m seenMode) bool {
 		return m.n < until.n && beat.at.Sub(m.at) < 2*time.Second && m.custom != beat.custom
 	})
-}
-
-// actedItself reports whether mavrest set a mode for a silent client.
-func (b *book) actedItself(mode Mode, until stamp) bool {
-	return mode == ModeHold || mode == ModeLand || mode == ModeRTL
 }
 
 func answerIsShown(b *book, wrong verdict) {
@@ -241,11 +236,12 @@ func interruptedIsTrue(b *book, wrong verdict) {
 			if is.n < a.began.n || is.n > a.ended.n {
 				continue
 			}
-			cause = cause || is.custom != was.custom && !b.explains(is.custom, 0, is.stamp)
+			changed := is.custom != was.custom
 
 			// Some boots of a PX4 that stands go over to POSCTL because of our stream.
-			cause = cause || is.custom != was.custom && b.firmware == px4 && !is.armed
-			cause = cause || was.armed && !is.armed || is.critical && !was.critical
+			byItself := changed && b.firmware == px4 && !is.armed
+			foreign := changed && !b.explains(is.custom, 0, is.stamp)
+			cause = cause || byItself || foreign || was.armed && !is.armed || is.critical && !was.critical
 		}
 		if !cause {
 			wrong(a.ended.at, "%v", a)
@@ -253,12 +249,16 @@ func interruptedIsTrue(b *book, wrong verdict) {
 	}
 }
 
+// almostSilent is the silence after which mavrest commands a hold, less what the line may have delayed the client's
+// last word.
+const almostSilent = 3*time.Second - 10*time.Millisecond
+
 func supersededIsTrue(b *book, wrong verdict) {
 	for _, a := range b.asks {
 		newer := slices.ContainsFunc(b.asks, func(o *seenAsk) bool {
 			return o.isCommand() && o.began.n > a.began.n && o.began.n < a.ended.n
 		})
-		silent := a.ended.at.Sub(b.lastWord(a.ended)) >= 2990*time.Millisecond
+		silent := a.ended.at.Sub(b.lastWord(a.ended)) >= almostSilent
 		if a.answer["code"] == "superseded" && !newer && !silent {
 			wrong(a.ended.at, "%v", a)
 		}
@@ -273,10 +273,8 @@ func (a *seenAsk) longest(calm bool) time.Duration {
 	}
 	mode, ok := a.wishes()
 	flies := a.path == "/goto" || a.path == "/land" && a.has("lat")
-	if flies || ok && mode != ModeTakeoff {
-		if a.from.alt < 12 { // it may first wait until the drone is clear of the ground
-			longest += 20 * time.Second
-		}
+	if a.from.alt < 12 && (flies || ok && mode != ModeTakeoff) { // it may wait until the drone is clear of the ground
+		longest += 20 * time.Second
 	}
 	if a.has("wait") {
 		longest += time.Duration(a.number("wait") * float64(time.Second))
@@ -516,13 +514,14 @@ func actsForSomebody(b *book, wrong verdict) {
 			return a.path == "/land" && a.has("lat") && a.began.n < c.n
 		})
 		silence := c.at.Sub(b.lastWord(c.stamp))
+		said := b.state(c.stamp)
 		switch {
 		case ok && mode == ModeLand && lands:
 		case ok && mode == ModeTakeoff, !ok && c.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && c.p[0] == 1:
 			wrong(c.at, "%v was sent, and no client asked for it", c)
-		case silence < 2990*time.Millisecond:
+		case silence < almostSilent:
 			wrong(c.at, "%v was sent %v after a client's last word", c, silence)
-		case b.state(c.stamp).ground && c.at.Sub(b.state(c.stamp).at) < time.Second:
+		case said.ground && c.at.Sub(said.at) < time.Second:
 			wrong(c.at, "%v was sent on the ground, and no client asked for it", c)
 		}
 	}
@@ -537,7 +536,7 @@ func holdsForSilent(b *book, wrong verdict) {
 		next := slices.ContainsFunc(b.asks[i+1:], func(o *seenAsk) bool {
 			return o.method == "POST" && o.began.at.Before(due.Add(3*time.Second))
 		}) || slices.ContainsFunc(b.asks[:i], func(o *seenAsk) bool { return o.pending(a.ended) })
-		clear := b.clearAt()
+		clear := 2.0
 		if b.winged(a) {
 			clear = 10
 		}
@@ -665,8 +664,8 @@ func sticksRest(b *book, wrong verdict) {
 	}
 }
 
-// gotos are the commands that fly to a place which a client gave.
-func (b *book) gotos(c *seenCommand) bool { return c.cmd == common.MAV_CMD_DO_REPOSITION && c.isInt }
+// fliesToPlace reports whether a command flies to a place, here a client's or mavrest's own.
+func (c *seenCommand) fliesToPlace() bool { return c.cmd == common.MAV_CMD_DO_REPOSITION && c.isInt }
 
 func clearFirst(b *book, wrong verdict) {
 	for i, c := range b.commands {
@@ -674,7 +673,7 @@ func clearFirst(b *book, wrong verdict) {
 			return a.has("lat") && a.began.n < c.n && simE7(a.number("lat")) == c.x && simE7(a.number("lon")) == c.y
 		})
 		forgot := b.had(time.Time{}, c.at, "restart in the air") // then being in the air is enough
-		if asked && b.gotos(c) && !c.clear && !forgot && b.flavour != simPX4Rover {
+		if asked && c.fliesToPlace() && !c.clear && !forgot && b.flavour != simPX4Rover {
 			wrong(c.at, "%v was sent, and the drone is %.1f m above home and was not clear of the ground", c,
 				c.truth.alt)
 		}
@@ -729,7 +728,7 @@ func homeIsAsked(b *book, wrong verdict) {
 		}
 		var a *seenAsk
 		for _, o := range b.asks {
-			toHeight := b.gotos(c) && o.path == "/goto" && o.has("altitude")
+			toHeight := c.fliesToPlace() && o.path == "/goto" && o.has("altitude")
 			if mode, _ := o.wishes(); o.pending(c.stamp) && b.alone(o) && o.isCommand() &&
 				(toHeight || mode == ModeTakeoff && c.cmd == common.MAV_CMD_NAV_TAKEOFF) {
 				a = o
@@ -773,7 +772,7 @@ func carriesWhatWasAsked(b *book, wrong verdict) {
 			if math.Abs(float64(c.p[6])-want) > 0.1 {
 				wrong(c.at, "%v was sent for %v, want %.1f m", c, a, want)
 			}
-		case b.gotos(c) && (a.path == "/goto" || a.path == "/land"):
+		case c.fliesToPlace() && (a.path == "/goto" || a.path == "/land"):
 			if a.has("lat") && (c.x != simE7(a.number("lat")) || c.y != simE7(a.number("lon"))) {
 				wrong(c.at, "%v to %d %d was sent for %v", c, c.x, c.y, a)
 			}

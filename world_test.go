@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
-	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
 // The random world: a whole mavrest beside a simulated vehicle of any kind. Clients, pilots, other programs and faults
@@ -23,8 +22,8 @@ import (
 // happen at the same moment, where the scheduler would decide their order.
 const soakDelay = 371 * time.Microsecond
 
-// fuzzTime is the longest flight of the world.
-const fuzzTime = 5 * time.Minute
+// worldTime is the longest flight of the world.
+const worldTime = 5 * time.Minute
 
 // world is a flight in which anything may happen.
 type world struct {
@@ -101,11 +100,13 @@ func (w *world) askAndWait(path, body string) (a *seenAsk) {
 	}
 }
 
-// others begins or ends what others do to the flight.
-func (w *world) others(kind troubleKind, name string, lasts bool, do func()) {
+// others lets others than the clients do something to the flight. What lasts does so until the book is told that
+// it ends.
+func (w *world) others(kind troubleKind, name string, lasts bool, do func()) *trouble {
 	w.note("%s", name)
-	w.book.begins(kind, name, lasts)
+	t := w.book.begins(kind, name, lasts)
 	do()
+	return t
 }
 
 var worldWaits = []time.Duration{
@@ -254,22 +255,20 @@ var worldActs = []act{
 			{"/mode", `{"mode":"altitude"}`}, {"/mode", `{"mode":"hold"}`}, {"/mode", `{"mode":"rtl"}`},
 			{"/mode", `{"mode":"position"}`}, {"/goto", `{"heading":90,"altitude":25}`},
 		}
-		if c := pick(arg, commands...); arg%16 < 8 { // it is not answered: copies go out
-			w.others(craftTrouble, "commands are in progress for ever", true, func() { w.neverDone(true) })
-			w.ask(0, c.path, c.body)
-		} else {
-			w.ask(0, c.path, c.body)
+		if arg%16 < 8 { // it is not answered: copies go out
+			w.neverDone()
 		}
+		c := pick(arg, commands...)
+		w.ask(0, c.path, c.body)
 		w.pass(worldWaits[1+arg/16%8])
 		w.pilotSwitches(pick(arg/3, pilotModes[w.firmware]...))
 		w.pass(2500 * time.Millisecond)
-		w.neverDone(false)
-		w.book.ends("commands are in progress for ever")
+		w.obeysAgain()
 	}},
 	{"a pilot's switch to a mode that was commanded before his last switch", 0, 4, 1, func(w *world, arg byte) {
 		modes := pick(arg, [2]Mode{ModeRTL, ModeLand}, [2]Mode{ModeLand, ModeRTL}, [2]Mode{ModeRTL, ModeHold})
 		switches := func(to Mode) { w.pilotSwitches(entered[w.firmware][to]) }
-		w.others(craftTrouble, "commands are in progress for ever", true, func() { w.neverDone(true) })
+		w.neverDone()
 		w.ask(0, "/mode", body(`"mode":"`+modes[0].String()+`"`))
 		w.pass(worldWaits[5+arg/4%5])
 		switches(ModePosition)
@@ -278,8 +277,7 @@ var worldActs = []act{
 		w.pass(350 * time.Millisecond)
 		switches(modes[0])
 		w.pass(2500 * time.Millisecond)
-		w.neverDone(false)
-		w.book.ends("commands are in progress for ever")
+		w.obeysAgain()
 	}},
 	{"a pilot's switch while a client flies by sticks", 0, 8, 1, func(w *world, arg byte) {
 		mode := pick(arg, "altitude", "manual", "position")
@@ -311,7 +309,7 @@ var worldActs = []act{
 	}},
 	{"another program's sticks", 0, 2, 0, func(w *world, arg byte) {
 		w.others(foreignTrouble, "another program's sticks", false, func() {
-			w.emitted(255, 190, &common.MessageManualControl{Target: 1, X: int16(arg), Z: 500})
+			w.sim.emit(255, 190, &common.MessageManualControl{Target: 1, X: int16(arg), Z: 500})
 		})
 	}},
 
@@ -341,9 +339,7 @@ var worldActs = []act{
 		w.cut(name, false)
 		w.book.ends(name)
 	}},
-	{"acks", 0, 3, 5, func(w *world, arg byte) {
-		w.acksBecome(arg)
-	}},
+	{"acks", 0, 3, 5, (*world).acksBecome},
 	{"a slower line", 0, 1, 2, func(w *world, arg byte) {
 		delay := pick(arg, soakDelay, 8*time.Millisecond, 60*time.Millisecond, 210*time.Millisecond)
 		w.others(lineTrouble, fmt.Sprint("a line of ", delay), true, func() {
@@ -370,11 +366,12 @@ var worldActs = []act{
 		})
 	}},
 	{"heartbeats are lost", 0, 1, 2, func(w *world, arg byte) {
-		w.others(lineTrouble, "heartbeats are lost", false, func() {
-			w.sim.change(func() { w.sim.switches().noBeatsUntil = time.Now().Add(worldWaits[arg%16]) })
+		until := time.Now().Add(worldWaits[arg%16])
+		t := w.others(lineTrouble, "heartbeats are lost", false, func() {
+			w.sim.change(func() { w.sim.switches().noBeatsUntil = until })
 		})
 		w.book.mu.Lock()
-		w.book.troubles[len(w.book.troubles)-1].until = time.Now().Add(worldWaits[arg%16])
+		t.until = until
 		w.book.mu.Unlock()
 	}},
 	{"commands do nothing", 0, 1, 2, func(w *world, arg byte) {
@@ -415,19 +412,25 @@ func (w *world) pilotSwitches(custom uint32) {
 	w.others(foreignTrouble, name, false, func() { w.sim.pilotMode(custom) })
 }
 
-// neverDone makes the vehicle answer commands by IN_PROGRESS and do nothing, or obey again.
-func (w *world) neverDone(on bool) {
-	w.sim.change(func() {
-		clear(w.sim.switches().neverDone)
-		for _, cmd := range []common.MAV_CMD{common.MAV_CMD_DO_REPOSITION, common.MAV_CMD_DO_SET_MODE,
-			common.MAV_CMD_NAV_TAKEOFF} {
-			w.sim.switches().neverDone[cmd] = on
-		}
+const inProgress = "commands are in progress for ever"
+
+// neverDone makes the vehicle answer commands by IN_PROGRESS and do nothing.
+func (w *world) neverDone() {
+	w.others(craftTrouble, inProgress, true, func() {
+		w.sim.change(func() {
+			for _, cmd := range []common.MAV_CMD{common.MAV_CMD_DO_REPOSITION, common.MAV_CMD_DO_SET_MODE,
+				common.MAV_CMD_NAV_TAKEOFF} {
+				w.sim.switches().neverDone[cmd] = true
+			}
+		})
 	})
 }
 
-// emitted sends a message to mavrest as if from these ids.
-func (w *world) emitted(system, component uint8, m message.Message) { w.sim.emit(system, component, m) }
+// obeysAgain ends what neverDone began.
+func (w *world) obeysAgain() {
+	w.sim.change(func() { clear(w.sim.switches().neverDone) })
+	w.book.ends(inProgress)
+}
 
 // cut cuts the line in one of three ways, or mends it.
 func (w *world) cut(name string, on bool) {
@@ -595,7 +598,7 @@ func flyBytes(t *testing.T, setup byte, happens []byte, again string) {
 		w.book.enters(f.sim.truth().mode)
 		time.Sleep(2500*time.Millisecond + 137*time.Microsecond)
 		w.began = time.Now()
-		for ; len(happens) > 1 && time.Since(w.began) < fuzzTime && !t.Failed(); happens = happens[2:] {
+		for ; len(happens) > 1 && time.Since(w.began) < worldTime && !t.Failed(); happens = happens[2:] {
 			a := worldActs[int(happens[0])%len(worldActs)]
 			w.note("%s (%d)", a.name, happens[1])
 			a.do(w, happens[1])
@@ -643,15 +646,6 @@ func (w *world) rests() {
 		w.Errorf("left over: %d tasks, %d waiting, %d late acks, %d chunks", len(tasks), len(a.waiting),
 			len(a.late), len(d.tel.texts.chunks))
 	}
-}
-
-// actNamed is the byte of an act.
-func actNamed(name string) byte {
-	i := slices.IndexFunc(worldActs, func(a act) bool { return a.name == name })
-	if i < 0 {
-		panic("no act is called " + name)
-	}
-	return byte(i)
 }
 
 // FuzzPilot flies any order of what the world does against the whole program.
@@ -718,7 +712,7 @@ func TestSoak(t *testing.T) {
 	if testing.Short() {
 		total /= 4
 	}
-	for i := range uint64((total + fuzzTime - 1) / fuzzTime) {
+	for i := range uint64((total + worldTime - 1) / worldTime) {
 		seed := *soakSeed + i
 		name, _ := weather(seed)
 		setup, happens := thrown(seed)
