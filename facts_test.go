@@ -1136,12 +1136,9 @@ var modeOfPilot = regexp.MustCompile(`a pilot's \w+`)                           
 
 // docs/autopilots.md has every probe, after a space, under its heading.
 func TestThePageNamesEveryProbe(t *testing.T) {
-	page, err := os.ReadFile("docs/autopilots.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := pageText(t, "autopilots.md")
 	for _, p := range allProbes() {
-		_, section, _ := strings.Cut(string(page), "\n## "+p.heading+"\n")
+		_, section, _ := strings.Cut(page, "\n## "+p.heading+"\n")
 		section, _, _ = strings.Cut(section, "\n## ")
 		ofAnyMode := modeOfPilot.ReplaceAllString(modeInFront.ReplaceAllString(p.fact, "MODE$1"), "a pilot's MODE")
 		if !strings.Contains(section, " "+p.fact) && !strings.Contains(section, " "+ofAnyMode) {

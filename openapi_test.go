@@ -39,13 +39,10 @@ type described struct {
 
 // readDescription reads the file's keys by their indentation.
 func readDescription(t *testing.T) *described {
-	text, err := os.ReadFile("docs/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := pageText(t, "openapi.yaml")
 	d := &described{fields: make(map[string][]string)}
 	var section, name, part string // such as /api/drone, get, responses; or schemas, Status, properties
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		key, _, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if strings.HasPrefix(key, "#") {
 			continue
@@ -221,13 +218,10 @@ func sentences(t *testing.T) (list []*regexp.Regexp) {
 }
 
 func TestOpenAPIsExamplesOfErrorsAreTheProgramsOwnWords(t *testing.T) {
-	text, err := os.ReadFile("docs/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := pageText(t, "openapi.yaml")
 	all, examples := sentences(t), 0
 	errors := regexp.MustCompile(`\berror: ("(?:[^"\\]|\\.)*"|[a-z][^,{}\n]*)`)
-	for _, m := range errors.FindAllStringSubmatch(string(text), -1) {
+	for _, m := range errors.FindAllStringSubmatch(text, -1) {
 		said, err := strconv.Unquote(m[1])
 		if err != nil {
 			said = m[1]
@@ -551,11 +545,8 @@ func misfits(schema string, answer []byte) []string {
 
 // Every example of an answer fits, and the validator sees what does not.
 func TestTheSchemaOfTheStatusIsReadAsItIsMeant(t *testing.T) {
-	text, err := os.ReadFile("docs/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := readYAML(string(text))
+	text := pageText(t, "openapi.yaml")
+	page, err := readYAML(text)
 	if err != nil {
 		t.Fatal(err)
 	}

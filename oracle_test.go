@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"math"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -662,12 +661,9 @@ func (b *book) judge(began time.Time) (wrongs []string, first time.Time) {
 }
 
 func TestEachLawHasItsHeadingInTheDesign(t *testing.T) {
-	text, err := os.ReadFile("docs/design.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	design := pageText(t, "design.md")
 	for _, l := range laws {
-		if !strings.Contains(string(text), "# "+l.heading+"\n") {
+		if !hasHeading(design, l.heading) {
 			t.Errorf("%q: docs/design.md has no heading %q", l.says, l.heading)
 		}
 	}
