@@ -199,13 +199,21 @@ func (s *sticks) centred(v situation) axes {
 	return axes{z: rest(v.view)}
 }
 
-// park takes the stream from the client, and keeps it going if it runs. On PX4 in a mode that
-// flies without sticks, or may be in force already, the axes stay as they are: moving them would make PX4 leave it.
+// park takes the stream from the client, and keeps it going if it runs. On PX4 the axes stay as they are while a plan
+// that leaves a stick mode is under way: it has centred them, and moving them now would make PX4 undo it.
 func (s *sticks) park(v situation) {
 	if s.phase == stickOff {
 		return
 	}
 	s.phase = stickNobody
+	if v.firmware != px4 || !v.resting {
+		s.centre(v)
+	}
+}
+
+// centre centres the axes. On PX4 in a mode that flies without sticks, or may be in force already, they stay as they
+// are: moving them would make PX4 leave it.
+func (s *sticks) centre(v situation) {
 	if v.firmware != px4 || (v.shown().flownBySticks() && !v.leaving) {
 		s.set(s.centred(v), v.now)
 	}

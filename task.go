@@ -815,6 +815,7 @@ func (d *drone) restSticks(w waiter, t *task) error {
 		return nil
 	}
 	d.sticks.park(v)
+	d.sticks.centre(v)
 	through := px4.enter(ModePosition)
 	if math.IsNaN(v.place.lat) {
 		through = px4.enter(ModeAltitude)
@@ -823,7 +824,7 @@ func (d *drone) restSticks(w waiter, t *task) error {
 		if err := d.doStep(w, t, &through, false); err != nil && !vehicleFailed(err) {
 			return err
 		}
-		d.sticks.park(d.situation(time.Now()))
+		d.sticks.centre(d.situation(time.Now()))
 	}
 	return t.sleep(w, d.sticks.moved.Add(stickStill))
 }

@@ -88,6 +88,9 @@ type own struct {
 	// entering: a request to enter a stick mode is under way, or is a claim (rule 3)
 	entering bool
 
+	// resting: a plan that leads to a mode without sticks is under way, and nothing has ended it
+	resting bool
+
 	// leaving: a step to a mode without sticks is a claim
 	leaving bool
 }
