@@ -206,10 +206,18 @@ func (d *drone) doDue(now time.Time) time.Time {
 	d.link.asStation.Store(d.online && known && act == 0)
 	if d.online {
 		next = sooner(next, d.cmd.reports.alive.Add(offlineAfter))
-		next = sooner(next, d.poll(now))
-		next = sooner(next, d.handshake.tick(now))
+		next = sooner(next, d.question(now))
 	}
 	return next
+}
+
+// question asks the vehicle what is due, and returns when the next question is.
+func (d *drone) question(now time.Time) (next time.Time) {
+	again := d.handshake.questioned.Add(silentEvery)
+	if d.handshake.answersNothing(now) && now.Before(again) {
+		return again
+	}
+	return sooner(d.poll(now), d.handshake.tick(now))
 }
 
 // poll requests the target and HEARTBEAT if they are due, and returns when the next one is.

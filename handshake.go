@@ -151,10 +151,12 @@ func (h *handshake) lacks(id uint32) {
 	}
 }
 
-// The vehicle answers nothing if so many kinds of question went unanswered for so long.
+// The vehicle answers nothing if so many kinds of question went unanswered for so long. Then it is asked each
+// silentEvery only: where one wire is connected it will never answer, and each question costs a wakeup.
 const (
 	silentKinds = 5
 	silentFor   = 10 * time.Second
+	silentEvery = 5 * time.Second
 )
 
 // answersNothing reports whether the vehicle answers nothing that is sent, as where only one wire is connected.
