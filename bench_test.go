@@ -338,8 +338,8 @@ func BenchmarkStatus(b *testing.B) {
 	}
 }
 
-// farEnd is an autopilot at the far end of a line. It acknowledges every command, and sends to came
-// when sticks arrive.
+// farEnd is an autopilot at the far end of a line. It acknowledges every command, answers questions for its version
+// and its parameters, and sends to came when sticks arrive.
 type farEnd struct {
 	line io.ReadWriteCloser
 	came chan arrived
@@ -362,6 +362,10 @@ func newFarEnd(tb testing.TB, line io.ReadWriteCloser) *farEnd {
 func (f *farEnd) read() {
 	var in deframer
 	out := newSender(1, autopilotID)
+	answer := func(m message.Message) {
+		b, _ := out.encode(m)
+		f.line.Write(b)
+	}
 	for in.read(f.line) == nil {
 		now := time.Now()
 		for raw, ok := in.next(); ok; raw, ok = in.next() {
@@ -369,9 +373,12 @@ func (f *farEnd) read() {
 			case *common.MessageManualControl:
 				f.came <- arrived{m.Y, now}
 			case *common.MessageCommandLong:
-				b, _ := out.encode(&common.MessageCommandAck{Command: m.Command, TargetSystem: 1,
-					TargetComponent: componentID})
-				f.line.Write(b)
+				answer(&common.MessageCommandAck{Command: m.Command, TargetSystem: 1, TargetComponent: componentID})
+				if m.Command == common.MAV_CMD_REQUEST_MESSAGE && uint32(m.Param1) == idVersion {
+					answer(&common.MessageAutopilotVersion{FlightSwVersion: 1<<24 | 17<<16})
+				}
+			case *common.MessageParamRequestRead:
+				answer(&common.MessageParamValue{ParamId: m.ParamId, ParamType: common.MAV_PARAM_TYPE_INT32})
 			}
 		}
 	}
