@@ -18,7 +18,7 @@ import (
 const offlineAfter = 3 * time.Second
 
 // drone is the one vehicle: it handles its messages, requests what does not come by itself,
-// does what is due, and answers the API. Only locked, change and changeMayWait lock mu, and a waiter's
+// does what is due, and answers the API. Only locked, change, record and changeMayWait lock mu, and a waiter's
 // pause, which releases it, takes it back.
 type drone struct {
 	log *slog.Logger
@@ -50,9 +50,6 @@ type drone struct {
 	params    parameters
 	cmd       *commander
 	handshake handshake
-
-	// onlyTelemetry: what changed makes nothing due before its time, and the clock runs what is due by then.
-	onlyTelemetry bool
 
 	online bool
 
@@ -103,6 +100,15 @@ func (d *drone) change(f func()) {
 	f()
 }
 
+// record is change for an f that makes nothing due before its time: the clock does what is due by then.
+func (d *drone) record(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
+	d.changes.Add(1)
+	d.cmd.bell.ring()
+}
+
 // changeMayWait is change for an f that waits: then mu is unlocked, and what follows is done before.
 func (d *drone) changeMayWait(f func(w waiter)) {
 	d.mu.Lock()
@@ -121,12 +127,6 @@ func (d *drone) unlockChanged() {
 // settle does what follows from a change, whatever was changed: what is due now, the sticks' acts among it.
 func (d *drone) settle() {
 	d.changes.Add(1)
-
-	// This is so after most messages.
-	if d.onlyTelemetry {
-		d.onlyTelemetry = false
-		return
-	}
 	d.clock.runAt(d.doDue(time.Now()))
 }
 
@@ -244,7 +244,12 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 	return sooner(next, due)
 }
 
+// hear takes what the link heard. Most of it is telemetry.
 func (d *drone) hear(h heard) {
+	if isTelemetry(h.msg) {
+		d.record(func() { d.take(h) })
+		return
+	}
 	d.change(func() { d.take(h) })
 }
 
@@ -268,15 +273,14 @@ func (d *drone) take(h heard) {
 
 func (d *drone) hearMessage(m message.Message, now time.Time) {
 	version := d.tel.id.version
-	restarted := d.tel.hear(m, now)
-	if restarted {
+	if restarted := d.tel.hear(m, now); restarted {
 		d.restarted(now, "the autopilot has started again")
 	}
 
 	// The vehicle was taken for another family of autopilots.
 	if d.online && d.handshake.firmware != d.firmware() {
 		clear(d.params.values)
-		d.handshake.begin(now)
+		d.beginHandshake(now)
 	}
 	d.handshake.hear(m.GetID(), now)
 	switch m := m.(type) {
@@ -310,7 +314,6 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 	case *common.MessageGlobalPositionInt:
 		d.tel.hearHeight(func() float64 { return d.view(now).clearAt() }, now)
 	}
-	d.onlyTelemetry = isTelemetry(m) && !restarted
 }
 
 // isTelemetry reports whether a message makes nothing due before its time. Each other one may.
@@ -353,7 +356,7 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, now time.Time) {
 			d.forget()
 		}
 		d.log.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
-		d.handshake.begin(now)
+		d.beginHandshake(now)
 	}
 }
 
@@ -430,8 +433,15 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.forget()
 	d.warned = nil
 	d.checked = time.Time{}
-	d.handshake.begin(now)
+	d.beginHandshake(now)
 	d.cmd.acks.ask(idHeartbeat)
+}
+
+// beginHandshake begins the questions to the vehicle over, at the clock's next tick: now. What calls for them may be
+// seen in mere telemetry.
+func (d *drone) beginHandshake(now time.Time) {
+	d.handshake.begin(now)
+	d.clock.runAt(now)
 }
 
 // forget clears the parameters and the version, so that the handshake requests them again.

@@ -443,14 +443,28 @@ func (b *book) original(i int) int {
 		asked := slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
 			return a.isCommand() && a.began.n > o.n && a.began.n < c.n
 		})
-		if c.isInt && (asked || c.at.Sub(o.at) > 900*time.Millisecond) { // another request's: it has no number
-			return i
+		if c.isInt && (asked || b.askedTwice(o, c) || c.at.Sub(o.at) > 900*time.Millisecond) {
+			return i // another request's: it has no number
 		}
 		if o.same(c) {
 			return b.original(j)
 		}
 	}
 	return i
+}
+
+// askedTwice reports whether two requests with the same words were open when one of two commands went out.
+func (b *book) askedTwice(o, c *seenCommand) bool {
+	open := map[string]int{}
+	for _, a := range b.asks {
+		if a.isCommand() && a.began.n < c.n && (a.ended.n == 0 || a.ended.n > o.n) {
+			open[a.path+" "+a.body]++
+			if open[a.path+" "+a.body] > 1 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // explains reports whether a command of mavrest's since some moment may be the cause of a report. It says so too often
