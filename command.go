@@ -425,12 +425,13 @@ func (x departure) decide(r *reports, portAwayAt time.Time, clear bool, now time
 		return decision{move: tooNear}
 	}
 
-	// An older report does not count: a pilot's switch may be newer.
-	oldest := x.due.Add(max(reportAgain, x.trip))
+	// An older report does not count: a pilot's switch may be newer. One that comes a round trip after the step was
+	// due has left the autopilot after that.
+	notBefore := x.due.Add(max(reportAgain, x.trip))
 	if x.atOnce {
-		oldest = x.due.Add(-reportFresh)
+		notBefore = x.due.Add(-reportFresh)
 	}
-	if !r.keeps() && !r.at.Before(oldest) && r.at.After(portAwayAt) {
+	if !r.keeps() && !r.at.Before(notBefore) && r.at.After(portAwayAt) {
 		return decision{move: goOn}
 	}
 

@@ -364,6 +364,9 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, now time.Time) {
 // a warning; a new mode shows the failsafe (docs/autopilots.md, "PX4: modes"). An unknown version counts as new.
 const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 
+// failsafeActsIn is how long after a failsafe's begin a change of the mode is its act.
+const failsafeActsIn = time.Second
+
 // judge hands a report to the mode machine, and ends what the report ends.
 func (d *drone) judge(shown shownMode, now time.Time) {
 	before := d.machine.report
@@ -376,7 +379,7 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	}
 
 	// One that only lasts did not change the mode: a Copter is CRITICAL for the whole flight after a low battery.
-	failsafeActs := shown.failsafe && shown.at.Sub(d.failsafeAt) <= takenBefore
+	failsafeActs := shown.failsafe && shown.at.Sub(d.failsafeAt) <= failsafeActsIn
 	switch {
 	case taken && !known:
 		d.takeover("the vehicle's first report shows it armed", failsafeActs)

@@ -226,11 +226,11 @@ func (s *sticks) flies(v situation) bool {
 }
 
 // mustRest reports whether the stream must come to rest before PX4 is sent another mode.
-// entering means that the other mode is a stick mode. The vehicle leaves also one that it is only about to enter:
+// toSticks means that the other mode is a stick mode. The vehicle leaves also one that it is only about to enter:
 // an earlier command's, which is on its way.
-func (s *sticks) mustRest(v situation, entering bool) bool {
-	leaves := (v.shown().flownBySticks() || v.entering) && !entering
-	offCentre := !v.shown().flownBySticks() && entering && s.axes != s.centred(v)
+func (s *sticks) mustRest(v situation, toSticks bool) bool {
+	leaves := (v.shown().flownBySticks() || v.entering) && !toSticks
+	offCentre := !v.shown().flownBySticks() && toSticks && s.axes != s.centred(v)
 	return s.phase != stickOff && (leaves || offCentre)
 }
 

@@ -45,7 +45,7 @@ type commander struct {
 	// clientActed: a client's step or sticks were accepted since the last takeover or disarming
 	clientActed bool
 
-	// portAway: the port was down when poll last requested HEARTBEAT
+	// portAway: the last request of HEARTBEAT could not be queued: the port is down, or its queue is full
 	portAway bool
 
 	// portAwayAt is when the port was last found down: no report from before that counts.
@@ -291,8 +291,8 @@ func (b *bell) ring() {
 }
 
 // waiter is the permission to wait, and so to unlock the drone's mutex meanwhile. What is given one reads
-// everything again after it has waited; whatever is given none sees nothing change while it runs. Only
-// drone.changeMayWait makes one (CONTRIBUTING.md, "The mutex").
+// everything again after it has waited; a function without one runs undisturbed. Only drone.changeMayWait makes one
+// (CONTRIBUTING.md, "The mutex").
 type waiter struct {
 	mu   *sync.Mutex
 	bell *bell
@@ -514,7 +514,7 @@ func (d *drone) do(r request) (a answer, err error) {
 	return a, err
 }
 
-// doOwn is the only way to the vehicle for a command of no client's task, questions aside (rule 4).
+// doOwn carries out what no client asked for: every such command but a question goes through it (rule 4).
 // firstLeg is the manoeuvre that a second leg continues; nil for anything else.
 func (d *drone) doOwn(w waiter, r request, firstLeg *manoeuvre) error {
 	if err := d.cmd.mustNotAct(); err != nil {
@@ -688,6 +688,7 @@ func (d *drone) doStep(w waiter, t *task, s *step, lastStep bool) error {
 // send waits until a step may go out, and sends it. If the port is away by then, it does both again.
 func (d *drone) send(w waiter, t *task, s *step) error {
 	for due := (time.Time{}); ; {
+		// If the task was ended, reportBefore says so.
 		t.follow(w, func(now time.Time) decision { return until(d.ready(s), false, now) }, nil)
 
 		// The second try keeps this time: the step does not wait for another 1.5 s.
@@ -761,7 +762,7 @@ func (d *drone) accepted(t *task, s *step) {
 }
 
 // conclude follows carryOut, before the next task begins. A failed plan disarms, on the ground,
-// what it armed, or may have armed (rule 7). Like every step it asks mustStop.
+// what it armed, or may have armed (rule 7). send stops the disarming after a takeover, as any step.
 func (d *drone) conclude(w waiter, t *task, err error) {
 	if err == nil && t.request.entersSticks() {
 		d.sticks.giveToClient(d.situation(time.Now()), t.request.from)

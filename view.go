@@ -88,10 +88,10 @@ type own struct {
 	// entering: a request to enter a stick mode is under way, or is a claim (rule 3)
 	entering bool
 
-	// resting: a plan that leads to a mode without sticks is under way, and nothing has ended it
+	// resting: a plan that leads to a mode without sticks is under way. It ends with a takeover, at once
 	resting bool
 
-	// leaving: a step to a mode without sticks is a claim
+	// leaving: a step to a mode without sticks is a claim. That outlives its plan
 	leaving bool
 }
 
