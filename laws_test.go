@@ -750,7 +750,9 @@ func carriesWhatWasAsked(b *book, wrong verdict) {
 	for _, c := range b.commands {
 		var a *seenAsk
 		for _, o := range b.asks {
-			if o.isCommand() && o.pending(c.stamp) && b.alone(o) {
+			// No other client's request took its place, so what mavrest commanded by itself did.
+			byOwn := o.answer["code"] == "superseded"
+			if o.isCommand() && o.pending(c.stamp) && b.alone(o) && !byOwn {
 				a = o
 			}
 		}
