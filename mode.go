@@ -307,13 +307,13 @@ func (r *reports) hearHeartbeat(b, last shownMode, trip time.Duration, now time.
 	r.alive = now
 	b.at = now
 	newest := r.newest(last)
+	mayBeOlder := r.keeps() && now.Sub(newest.at) <= newerAfter(trip)
 
-	// PX4 leaves LAND in the instant of disarming.
-	if r.keeps() && last.armed && !b.armed {
-		// It is in force already.
+	// PX4 leaves LAND in the instant of disarming: the number is in force already.
+	if mayBeOlder && last.armed && !b.armed {
 		b.custom = newest.custom
 	}
-	if r.keeps() && b.custom != newest.custom && now.Sub(newest.at) <= newerAfter(trip) {
+	if mayBeOlder && b.custom != newest.custom {
 		return nil
 	}
 	for _, k := range r.kept {

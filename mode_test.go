@@ -745,6 +745,8 @@ func TestAReportIsMadeOfAHeartbeatAndOfTheNumbersThatCameBeforeIt(t *testing.T) 
 			"mode 6, +600ms, beat 5 armed, =, +1ms, beat 5 armed, = 6 5 armed",
 		"a HEARTBEAT that disarms shows the newest number": "beat 6 armed, mode 5, beat 6 " +
 			"disarmed, = 5 disarmed, empty",
+		"one that disarms over 100 ms after a kept number shows its own": "beat 6 armed, mode 5, +101ms, " +
+			"beat 7 disarmed, = 5 7 disarmed, empty",
 		"a HEARTBEAT that disarms while nothing is kept is a report": "beat 6 armed, beat 6 " +
 			"disarmed, = 6 disarmed",
 		"an older HEARTBEAT that was disarmed already is no report": "beat 6 disarmed, mode 5, beat " +
