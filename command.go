@@ -93,8 +93,8 @@ type command struct {
 	// ackedAt is when ACCEPTED came first.
 	ackedAt time.Time
 
-	// reportsAtAck: reports heard before that ack
-	reportsAtAck int
+	// seen: a report since the first copy has shown what it asks for. A mode may show for a moment only.
+	seen bool
 
 	// refusal: the first ack that is not ACCEPTED
 	refusal *uint8
@@ -137,6 +137,9 @@ func newAcks(l *link, tel *telemetry) *acks {
 func (s *step) byReport() bool {
 	return s.cmd == common.MAV_CMD_DO_SET_MODE || s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
 }
+
+// isShown reports whether a report shows what the command has done.
+func (s *step) isShown() bool { return s.to != nil || s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM }
 
 // open begins to wait for the acks of a step.
 func (a *acks) open(s *step, before report) *command {
@@ -183,8 +186,8 @@ func (a *acks) send(c *command) error {
 	return nil
 }
 
-// hear takes an ack that the vehicle sent to us; reports is the number of reports before it.
-func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time) {
+// hear takes an ack that the vehicle sent to us.
+func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	a.answered = true
 
 	// IN_PROGRESS: the answer is still to come.
@@ -201,8 +204,14 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, reports int, now time.Time
 		c.refusedAt = now
 	case accepted && !c.acked():
 		c.ackedAt = now
-		c.reportsAtAck = reports
 		a.measure(c, now.Sub(c.sentAt))
+	}
+}
+
+// see takes each report when it comes.
+func (a *acks) see(r report) {
+	for _, c := range a.waiting {
+		c.seen = c.seen || c.shows(r)
 	}
 }
 
@@ -230,10 +239,9 @@ func (a *acks) ask(id uint32) error {
 	return a.link.send(s.message(a.tel.id.system, 0))
 }
 
-// shown reports whether the command is proven: by r, the last report, or by its ack alone where
-// that is enough. reports is the number of reports so far. Where the vehicle showed the same
-// before the first copy, r must have come after the ack.
-func (c *command) shown(r report, reports int) bool {
+// shows reports whether the newest report shows what the command asks for. Where the vehicle showed the same before
+// the first copy, the ack must have come before the report.
+func (c *command) shows(r report) bool {
 	shows := false
 
 	// What the command asks for.
@@ -242,8 +250,7 @@ func (c *command) shown(r report, reports int) bool {
 	case s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM:
 		shows, showedBefore = r.armed == s.arms(), c.before.armed == s.arms()
 	case g == nil:
-		// Only its ack answers it.
-		return c.acked()
+		return false
 	default:
 		atEnd := g.atEnd(r) && c.before.custom != g.end
 
@@ -253,9 +260,21 @@ func (c *command) shown(r report, reports int) bool {
 		showedBefore = c.before.custom == g.number
 	}
 	if showedBefore {
-		return shows && c.acked() && reports > c.reportsAtAck
+		return shows && c.acked()
 	}
-	return shows && (c.acked() || c.step.byReport())
+	return shows
+}
+
+// proven reports whether the vehicle has done what the command asks for: by its ack alone where no report can show
+// it, else by a report. After a takeover that must be the last one: a mode that showed before is over.
+func (c *command) proven(last report, taken bool) bool {
+	switch {
+	case !c.step.isShown():
+		return c.acked()
+	case taken && !c.shows(last):
+		return false
+	}
+	return c.seen && (c.acked() || c.step.byReport())
 }
 
 var (
@@ -464,7 +483,7 @@ func (x departure) withoutReport(kept bool, portAwayAt time.Time) time.Time {
 // decide says what becomes of a command whose first copy went out (rule 6): last is the last report, taken
 // means that a takeover ended its task.
 func (c *command) decide(last report, r *reports, trip time.Duration, taken bool, now time.Time) decision {
-	if c.shown(last, r.n) {
+	if c.proven(last, taken) {
 		return decision{move: proven}
 	}
 

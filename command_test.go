@@ -182,15 +182,15 @@ func TestAnAckFromBeforeTheFirstCopyAnswersNothing(t *testing.T) {
 		arm := copter.armDisarm(true)
 		c := a.open(&arm, report{})
 
-		a.hear(arm.cmd, uint8(result), 0, now)
+		a.hear(arm.cmd, uint8(result), now)
 		lineEqual(t, fmt.Sprint(result, " before a copy went out"), c.answered(), false)
 
 		c.copies = 1
 		c.sentAt = now
-		a.hear(arm.cmd, uint8(result), 0, now.Add(-time.Millisecond))
+		a.hear(arm.cmd, uint8(result), now.Add(-time.Millisecond))
 		lineEqual(t, fmt.Sprint(result, " heard before the first copy, and read after it"), c.answered(), false)
 
-		a.hear(arm.cmd, uint8(result), 0, now)
+		a.hear(arm.cmd, uint8(result), now)
 		lineEqual(t, fmt.Sprint(result, " after it"), c.answered(), true)
 	}
 }
@@ -329,7 +329,7 @@ func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *t
 				a.send(x)
 			}
 			for _, result := range c.acks {
-				a.hear(speed, uint8(result), 0, time.Now())
+				a.hear(speed, uint8(result), time.Now())
 			}
 			a.close(x)
 			lineEqual(t, fmt.Sprint("the next one may go after ", c), max(0, time.Until(a.late[speed])), c.want)
@@ -338,9 +338,9 @@ func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *t
 
 		c := a.open(&s, report{})
 		stale := time.Now().Add(-time.Millisecond)
-		a.hear(speed, uint8(ackFailed), 0, time.Now())
+		a.hear(speed, uint8(ackFailed), time.Now())
 		a.send(c)
-		a.hear(speed, uint8(ackFailed), 0, stale)
+		a.hear(speed, uint8(ackFailed), stale)
 		lineEqual(t, "refused by an ack from before it was sent", c.refusal != nil, false)
 		a.close(c)
 		d := newDrone(device{}, 0, false, slog.Default())
@@ -540,7 +540,7 @@ func (f *following) comes(what string) {
 		return
 	case "ack":
 		if !f.command.acked() {
-			f.command.ackedAt, f.command.reportsAtAck = f.now, f.reports.n
+			f.command.ackedAt = f.now
 		}
 		return
 	case "refusal":
@@ -553,6 +553,9 @@ func (f *following) comes(what string) {
 	}
 	for _, shown := range f.reports.hearHeartbeat(beat, f.last.shownMode, 0, f.now) {
 		f.last = report{shownMode: shown, amsl: 100}
+		if f.command != nil {
+			f.command.seen = f.command.seen || f.command.shows(f.last)
+		}
 	}
 }
 
@@ -798,12 +801,16 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 		{"a takeoff at its end", climb, "-10 arms, 20 ack, 30 end", "[0]", "proven 30"},
 		{"a takeoff in its end's mode, as before", climb, "-20 arms, -10 end, 20 ack, 30 report", "[0]",
 			"not shown 1020"},
+		{"a takeoff that is over at once, in its end's mode as before", climb,
+			"-20 arms, -10 end, 20 ack, 30 shows, 30 end", "[0]", "proven 30"},
 
 		// A takeover: no copy any more, and 1 s from the last one to obey (rule 4).
 		{"taken", mode, "20 taken, 20 pilot", "[0]", "not obeying 1000"},
 		{"taken, after two copies", mode, "320 taken, 320 pilot", "[0 300]", "not obeying 1300"},
 		{"taken, and obeyed", mode, "20 taken, 20 pilot, 330 shows", "[0]", "proven 330"},
 		{"taken after its ack", mode, "5 ack, 20 taken, 20 pilot", "[0]", "not obeying 1005"},
+		{"obeyed, then taken, and only then acknowledged", goesTo, "10 shows, 20 taken, 20 pilot, 30 ack", "[0]",
+			"not obeying 1030"},
 		{"taken, and refused", mode, "20 taken, 120 refusal", "[0]", "not obeying 220"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

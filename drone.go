@@ -290,7 +290,7 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 		d.cmd.reports.hearMode(m.CustomMode, d.machine.report.shownMode, now)
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
-			d.cmd.acks.hear(m.Command, uint8(m.Result), d.cmd.reports.n, now)
+			d.cmd.acks.hear(m.Command, uint8(m.Result), now)
 			d.handshake.answered = true
 		}
 	case *common.MessageParamValue:
@@ -373,6 +373,7 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	mode := d.machine.mode
 	known := d.machine.known
 	taken := d.machine.judge(d.reportOf(shown, now), shown.at)
+	d.cmd.acks.see(d.machine.report)
 	failsafeBegins := shown.failsafe && !before.failsafe
 	if failsafeBegins {
 		d.failsafeAt = shown.at

@@ -260,9 +260,6 @@ type reports struct {
 	// at is when the last HEARTBEAT came that made reports; zero before the first.
 	at time.Time
 
-	// n is how many reports there were.
-	n int
-
 	// kept: numbers that no HEARTBEAT has shown yet, the oldest first
 	kept []shownMode
 
@@ -326,7 +323,6 @@ func (r *reports) hearHeartbeat(b, last shownMode, trip time.Duration, now time.
 	}
 	r.at = now
 	r.kept = nil
-	r.n += len(list)
 	return list
 }
 
