@@ -505,8 +505,8 @@ func (v view) takeoffAMSL(altitude float64) (float64, error) {
 		return 0, refuse(codeRefused, "takeoff: the autopilot has no home position yet; wait for its GPS")
 	}
 	if amsl <= v.place.amsl {
-		return 0, refuse(codeRefused, "altitude: the vehicle is already %.1f m above home; give more, or use goto",
-			v.place.amsl-home)
+		return 0, refuse(codeRefused, "takeoff: to %g m it would not climb: the vehicle is already %.1f m above home; "+
+			"post /takeoff with a higher altitude, or use goto", altitude, v.place.amsl-home)
 	}
 	return amsl, nil
 }

@@ -597,9 +597,11 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 MANUAL armed", "takeoff", []string{climb}},
 		{"px4 POSCTL flying", "takeoff altitude=30", []string{"LONG 22 [NaN NaN NaN NaN NaN NaN 518.5]"}},
 		{"px4 POSCTL flying", "takeoff",
-			[]string{"refused: altitude: the vehicle is already 10.0 m above home; give more, or use goto"}},
+			[]string{"refused: takeoff: to 10 m it would not climb: the vehicle is already 10.0 m above home; " +
+				"post /takeoff with a higher altitude, or use goto"}},
 		{"px4 MANUAL landed uphill", "takeoff altitude=5",
-			[]string{"refused: altitude: the vehicle is already 6.5 m above home; give more, or use goto"}},
+			[]string{"refused: takeoff: to 5 m it would not climb: the vehicle is already 6.5 m above home; " +
+				"post /takeoff with a higher altitude, or use goto"}},
 		{"px4 MANUAL landed uphill", "takeoff", []string{loiter, arm, climb}},
 		{"px4 MANUAL landed homeless", "takeoff altitude=20",
 			[]string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 508.5]"}},
