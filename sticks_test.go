@@ -633,7 +633,7 @@ func (w *stickWitness) look() string {
 			return "a hold after a pilot's switch"
 		case !v.flying():
 			return "a hold on the ground"
-		case v.mode != ModeManual && v.mode != ModeAltitude:
+		case v.mode != ModeManual && v.mode != ModeAltitude && !(v.mode == ModePosition && v.onWing()):
 			return "a hold in a mode that needs none"
 		}
 	}
