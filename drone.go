@@ -568,7 +568,7 @@ func (d *drone) with(v view) situation {
 		busy: d.cmd.busy(),
 		entering: (current != nil && current.doing.entersSticks()) ||
 			d.machine.claimed(v.now, entersSticks) >= 0,
-		resting: current != nil && current.endedBy == nil && current.doing.leavesSticks(),
+		resting: current != nil && current.endedBy == nil && current.rests,
 		leaving: d.machine.claimed(v.now, leavesSticks) >= 0,
 	}}
 }

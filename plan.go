@@ -68,9 +68,6 @@ func (r request) endsDisarmed() bool { return r.arm != nil && !*r.arm }
 // entersSticks reports whether the request enters a mode that is flown by sticks.
 func (r request) entersSticks() bool { return r.setMode && r.mode.flownBySticks() }
 
-// leavesSticks reports whether the request enters a mode that flies without sticks.
-func (r request) leavesSticks() bool { return r.setMode && !r.mode.flownBySticks() }
-
 // urgent reports whether the request is for safety: a landing, a return, a hold or a disarming.
 // A newer request waits for its answer.
 func (r request) urgent() bool {

@@ -199,8 +199,8 @@ func (s *sticks) centred(v situation) axes {
 	return axes{z: rest(v.view)}
 }
 
-// park takes the stream from the client, and keeps it going if it runs. On PX4 the axes stay as they are while a plan
-// that leaves a stick mode is under way: it has centred them, and moving them now would make PX4 undo it.
+// park takes the stream from the client, and keeps it going if it runs. On PX4 the axes stay as they are once the plan
+// under way has centred them: moving them then would make PX4 undo it.
 func (s *sticks) park(v situation) {
 	if s.phase == stickOff {
 		return

@@ -96,6 +96,9 @@ type task struct {
 	// armed: it sent an ARM to a disarmed vehicle, which did not refuse it
 	armed bool
 
+	// rests: it has centred the sticks, which stay as they are from then on
+	rests bool
+
 	// endedBy: a newer request, a takeover, a disarming, the program's end; nil: nothing
 	endedBy *commandError
 }
@@ -827,6 +830,7 @@ func (d *drone) restSticks(w waiter, t *task) error {
 		}
 		d.sticks.centre(d.situation(time.Now()))
 	}
+	t.rests = true
 	return t.sleep(w, d.sticks.moved.Add(stickStill))
 }
 

@@ -88,7 +88,7 @@ type own struct {
 	// entering: a request to enter a stick mode is under way, or is a claim (rule 3)
 	entering bool
 
-	// resting: a plan that leads to a mode without sticks is under way. It ends with a takeover, at once
+	// resting: the plan under way has centred the sticks before it sends another mode. It ends with a takeover, at once
 	resting bool
 
 	// leaving: a step to a mode without sticks is a claim. That outlives its plan
