@@ -211,8 +211,13 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 // see takes each report when it comes.
 func (a *acks) see(r report) {
 	for _, c := range a.waiting {
-		c.seen = c.seen || c.shows(r)
+		c.see(r)
 	}
+}
+
+// see takes a report. Its number may have been kept since before the first copy: such a one shows nothing.
+func (c *command) see(r report) {
+	c.seen = c.seen || (!r.at.Before(c.sentAt) && c.shows(r))
 }
 
 // measure takes the time from a command's first copy to its first ack. If the command was

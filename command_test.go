@@ -535,6 +535,9 @@ func (f *following) comes(what string) {
 	case "number": // a CURRENT_MODE that is kept
 		f.reports.hearMode(modePilots, f.last.shownMode, f.now)
 		return
+	case "announced": // ours is
+		f.reports.hearMode(modeOurs, f.last.shownMode, f.now)
+		return
 	case "away":
 		f.portAwayAt = f.now
 		return
@@ -554,7 +557,7 @@ func (f *following) comes(what string) {
 	for _, shown := range f.reports.hearHeartbeat(beat, f.last.shownMode, 0, f.now) {
 		f.last = report{shownMode: shown, amsl: 100}
 		if f.command != nil {
-			f.command.seen = f.command.seen || f.command.shows(f.last)
+			f.command.see(f.last)
 		}
 	}
 }
@@ -769,6 +772,7 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 		{"an ack, and no report for 1 s", mode, "5 ack", "[0]", "not shown 1005"},
 		{"an ack, and a report too late", mode, "5 ack, 1006 shows", "[0]", "not shown 1005"},
 		{"an ack, and another mode", mode, "5 ack, 10 pilot", "[0]", "not shown 1005"},
+		{"announced before, and another mode shows", mode, "-200 announced, 5 pilot", all, "not acked 2000"},
 		{"shown before: a report without an ack", mode, "-10 shows, 5 report", all, "not acked 2000"},
 		{"shown before: a report before the ack", mode, "-10 shows, 5 report, 10 ack", "[0]", "not shown 1010"},
 		{"shown before: a report after the ack", mode, "-10 shows, 10 ack, 30 report", "[0]", "proven 30"},

@@ -672,8 +672,16 @@ func clearFirst(b *book, wrong verdict) {
 		asked := b.first(i) && slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
 			return a.has("lat") && a.began.n < c.n && simE7(a.number("lat")) == c.x && simE7(a.number("lon")) == c.y
 		})
-		forgot := b.had(time.Time{}, c.at, "restart in the air") // then being in the air is enough
-		if asked && c.fliesToPlace() && !c.clear && !forgot && b.flavour != simPX4Rover {
+		forgot := b.had(time.Time{}, c.at, "restart in the air")       // then being in the air is enough
+		tookOff := slices.ContainsFunc(b.asks, func(a *seenAsk) bool { // a takeoff that is complete is enough, too
+			altitude := 10.0
+			if a.has("altitude") {
+				altitude = a.number("altitude")
+			}
+			mode, ok := a.wishes()
+			return ok && mode == ModeTakeoff && a.code == 200 && a.began.n < c.n && c.truth.alt > 0.75*altitude
+		})
+		if asked && c.fliesToPlace() && !c.clear && !forgot && !tookOff && b.flavour != simPX4Rover {
 			wrong(c.at, "%v was sent, and the drone is %.1f m above home and was not clear of the ground", c,
 				c.truth.alt)
 		}
@@ -694,7 +702,8 @@ func landsAtItsPlace(b *book, wrong verdict) {
 		var a *seenAsk
 		for _, o := range b.asks {
 			mode, sets := o.wishes()
-			if o.isCommand() && o.began.n < c.n && sets && (o.answer["status"] == "accepted" || o.pending(c.stamp)) {
+			came := c.at.Sub(o.began.at) > 200*time.Millisecond // else the landing before it may still begin
+			if o.isCommand() && came && sets && (o.answer["status"] == "accepted" || o.pending(c.stamp)) {
 				if a = o; mode != ModeLand || !o.has("lat") {
 					a = nil
 				}
@@ -747,7 +756,7 @@ func homeIsAsked(b *book, wrong verdict) {
 }
 
 func carriesWhatWasAsked(b *book, wrong verdict) {
-	for _, c := range b.commands {
+	for i, c := range b.commands {
 		var a *seenAsk
 		for _, o := range b.asks {
 			// No other client's request took its place, so what mavrest commanded by itself did.
@@ -756,7 +765,9 @@ func carriesWhatWasAsked(b *book, wrong verdict) {
 				a = o
 			}
 		}
-		if a == nil {
+		if a == nil || slices.ContainsFunc(b.commands[:i], func(x *seenCommand) bool { // a copy of what was sent before
+			return x.same(c) && x.n < a.began.n && c.at.Sub(x.at) < 2*time.Second
+		}) {
 			continue
 		}
 		home := before(b.homes, func(h *seenHome) stamp { return h.stamp }, c.n)
