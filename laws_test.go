@@ -230,7 +230,8 @@ func interruptedIsTrue(b *book, wrong verdict) {
 			continue
 		}
 		cause := !b.quiet(a.began.at, a.ended.at, foreignTrouble, craftTrouble) ||
-			strings.Contains(fmt.Sprint(a.answer["error"]), "flies to another place") // its own target says so
+			strings.Contains(fmt.Sprint(a.answer["error"]), "flies to another place") || // its own target says so
+			b.had(a.began.at.Add(-time.Minute), a.ended.at, "restart") // one in an outage is seen late
 		for i := 1; i < len(b.beats); i++ {
 			was, is := b.beats[i-1], b.beats[i]
 			if is.n < a.began.n || is.n > a.ended.n {
