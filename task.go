@@ -830,7 +830,9 @@ func (d *drone) restSticks(w waiter, t *task) error {
 		}
 		d.sticks.centre(d.situation(time.Now()))
 	}
-	t.rests = true
+
+	// In an AUTO mode they stay off centre.
+	t.rests = d.sticks.axes == d.sticks.centred(d.situation(time.Now()))
 	return t.sleep(w, d.sticks.moved.Add(stickStill))
 }
 
