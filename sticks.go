@@ -199,22 +199,15 @@ func (s *sticks) centred(v situation) axes {
 	return axes{z: rest(v.view)}
 }
 
-// park takes the stream from the client, and keeps it going if it runs. On PX4 the axes stay as they are once the plan
-// under way has centred them: moving them then would make PX4 undo it.
+// park takes the stream from the client, and keeps it going if it runs. On PX4 the axes stay as they are where moving
+// them would make PX4 leave a mode: in one that flies without sticks, or may be in force already, and once the plan
+// under way has centred them.
 func (s *sticks) park(v situation) {
 	if s.phase == stickOff {
 		return
 	}
 	s.phase = stickNobody
-	if v.firmware != px4 || !v.resting {
-		s.centre(v)
-	}
-}
-
-// centre centres the axes. On PX4 in a mode that flies without sticks, or may be in force already, they stay as they
-// are: moving them would make PX4 leave it.
-func (s *sticks) centre(v situation) {
-	if v.firmware != px4 || (v.shown().flownBySticks() && !v.leaving) {
+	if v.firmware != px4 || (v.shown().flownBySticks() && !v.leaving && !v.resting) {
 		s.set(s.centred(v), v.now)
 	}
 }

@@ -819,7 +819,6 @@ func (d *drone) restSticks(w waiter, t *task) error {
 		return nil
 	}
 	d.sticks.park(v)
-	d.sticks.centre(v)
 	through := px4.enter(ModePosition)
 	if math.IsNaN(v.place.lat) {
 		through = px4.enter(ModeAltitude)
@@ -828,11 +827,12 @@ func (d *drone) restSticks(w waiter, t *task) error {
 		if err := d.doStep(w, t, &through, false); err != nil && !vehicleFailed(err) {
 			return err
 		}
-		d.sticks.centre(d.situation(time.Now()))
+		v = d.situation(time.Now())
+		d.sticks.park(v)
 	}
 
 	// In an AUTO mode they stay off centre.
-	t.rests = d.sticks.axes == d.sticks.centred(d.situation(time.Now()))
+	t.rests = d.sticks.axes == d.sticks.centred(v)
 	return t.sleep(w, d.sticks.moved.Add(stickStill))
 }
 
