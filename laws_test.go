@@ -668,19 +668,28 @@ func sticksRest(b *book, wrong verdict) {
 // fliesToPlace reports whether a command flies to a place, here a client's or mavrest's own.
 func (c *seenCommand) fliesToPlace() bool { return c.cmd == common.MAV_CMD_DO_REPOSITION && c.isInt }
 
+// takeoffHeight is how high a takeoff is to climb, in metres above home.
+func (a *seenAsk) takeoffHeight() float64 {
+	if !a.has("altitude") {
+		return 10
+	}
+	return a.number("altitude")
+}
+
 func clearFirst(b *book, wrong verdict) {
 	for i, c := range b.commands {
 		asked := b.first(i) && slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
 			return a.has("lat") && a.began.n < c.n && simE7(a.number("lat")) == c.x && simE7(a.number("lon")) == c.y
 		})
-		forgot := b.had(time.Time{}, c.at, "restart in the air")       // then being in the air is enough
-		tookOff := slices.ContainsFunc(b.asks, func(a *seenAsk) bool { // a takeoff that is complete is enough, too
-			altitude := 10.0
-			if a.has("altitude") {
-				altitude = a.number("altitude")
-			}
+
+		// Then being in the air is enough.
+		forgot := b.had(time.Time{}, c.at, "restart in the air")
+
+		// A takeoff that is complete is enough, too.
+		tookOff := slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
 			mode, ok := a.wishes()
-			return ok && mode == ModeTakeoff && a.code == 200 && a.began.n < c.n && c.truth.alt > 0.75*altitude
+			return ok && mode == ModeTakeoff && a.code == 200 && a.began.n < c.n &&
+				c.truth.alt > 0.75*a.takeoffHeight()
 		})
 		if asked && c.fliesToPlace() && !c.clear && !forgot && !tookOff && b.flavour != simPX4Rover {
 			wrong(c.at, "%v was sent, and the drone is %.1f m above home and was not clear of the ground", c,
@@ -773,8 +782,8 @@ func carriesWhatWasAsked(b *book, wrong verdict) {
 		}
 		home := before(b.homes, func(h *seenHome) stamp { return h.stamp }, c.n)
 		altitude := a.number("altitude")
-		if a.path == "/takeoff" && !a.has("altitude") {
-			altitude = 10
+		if a.path == "/takeoff" {
+			altitude = a.takeoffHeight()
 		}
 		want := altitude
 		if b.firmware == px4 && home != nil {
