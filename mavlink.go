@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
@@ -748,71 +747,4 @@ func (w *writer) frame(o outgoing) []byte {
 	b, h := w.senders[ids].encode(o.msg)
 	l.recent.add(h, time.Now())
 	return b
-}
-
-// dialectRW holds only the messages that mavrest uses. All of common would cost half a
-// megabyte in the binary and 4 MB of memory.
-var dialectRW = newDialect(
-	&minimal.MessageHeartbeat{},
-	&common.MessageSysStatus{},
-	&common.MessageParamRequestRead{},
-	&common.MessageParamValue{},
-	&common.MessageGpsRawInt{},
-	&common.MessageAttitude{},
-	&common.MessageGlobalPositionInt{},
-	&common.MessageManualControl{},
-	&common.MessageVfrHud{},
-	&common.MessageCommandInt{},
-	&common.MessageCommandLong{},
-	&common.MessageCommandAck{},
-	&common.MessageAutopilotVersion{},
-	&common.MessageHomePosition{},
-	&common.MessageRcChannels{},
-	&common.MessageRcChannelsOverride{},
-	&common.MessagePositionTargetGlobalInt{},
-	&common.MessageExtendedSysState{},
-	&common.MessageBatteryStatus{},
-	&common.MessageCurrentMode{},
-	&common.MessageStatustext{},
-	&MessageEkfStatusReport{},
-)
-
-// codecs are the dialect's by the message's id; a larger id than the table has panics at the start. Each frame
-// of the line is looked up here.
-var codecs = func() (table [512]*message.ReadWriter) {
-	for _, m := range dialectRW.Dialect.Messages {
-		table[m.GetID()] = dialectRW.GetMessage(m.GetID())
-	}
-	return table
-}()
-
-// codecOf returns the codec of a message; nil if it is not in the dialect.
-func codecOf(id uint32) *message.ReadWriter {
-	if id >= uint32(len(codecs)) {
-		return nil
-	}
-	return codecs[id]
-}
-
-// MessageEkfStatusReport is EKF_STATUS_REPORT of ArduPilot's dialect. The whole dialect
-// would cost 130 KB in the binary.
-type MessageEkfStatusReport struct {
-	Flags              uint16
-	VelocityVariance   float32
-	PosHorizVariance   float32
-	PosVertVariance    float32
-	CompassVariance    float32
-	TerrainAltVariance float32
-	AirspeedVariance   float32 `mavext:"true"`
-}
-
-func (*MessageEkfStatusReport) GetID() uint32 { return 193 }
-
-func newDialect(messages ...message.Message) *dialect.ReadWriter {
-	rw := &dialect.ReadWriter{Dialect: &dialect.Dialect{Version: 3, Messages: messages}}
-	if err := rw.Initialize(); err != nil {
-		// A mistake in the list of messages.
-		panic(err)
-	}
-	return rw
 }
