@@ -190,7 +190,7 @@ func (d *deframer) readDatagram(r io.Reader) error {
 	d.from = netip.AddrPort{}
 	d.at = time.Now()
 	d.tail = -1
-	if p, ok := r.(addressedPort); ok {
+	if p, ok := r.(interface{ sender() netip.AddrPort }); ok {
 		d.from = p.sender()
 	}
 	d.skipped = 0
