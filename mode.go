@@ -180,9 +180,6 @@ func (f firmware) reported(custom uint32) (Mode, string) {
 	return ModeOther, fmt.Sprintf("MODE %d", custom)
 }
 
-// airframes are those that a family flies or drives.
-var airframes = map[firmware]airframe{px4: flies | rover, copter: multicopter, quadPlane: vtol, plane: fixedWing}
-
 // canEnter reports whether the vehicle's kind has a mode that stands for one of ours.
 func (v view) canEnter(mode Mode) bool {
 	custom, exists := entered[v.firmware][mode]
