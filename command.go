@@ -133,14 +133,6 @@ func newAcks(l *link, tel *telemetry) *acks {
 	}
 }
 
-// byReport reports whether a report proves the command, whatever its acks are.
-func (s *step) byReport() bool {
-	return s.cmd == common.MAV_CMD_DO_SET_MODE || s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
-}
-
-// isShown reports whether a report shows what the command has done.
-func (s *step) isShown() bool { return s.to != nil || s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM }
-
 // open begins to wait for the acks of a step.
 func (a *acks) open(s *step, before report) *command {
 	c := &command{step: s, before: before}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -124,26 +123,6 @@ func (c *command) refused() error {
 
 func resultName(result uint8) string {
 	return lowerName(common.MAV_RESULT(result).String(), "MAV_RESULT_")
-}
-
-var commandNames = map[common.MAV_CMD]string{
-	common.MAV_CMD_DO_SET_MODE:          "the mode change",
-	common.MAV_CMD_COMPONENT_ARM_DISARM: "disarming",
-	common.MAV_CMD_NAV_TAKEOFF:          "the takeoff",
-	common.MAV_CMD_DO_REPOSITION:        "the goto",
-	common.MAV_CMD_DO_CHANGE_SPEED:      "the speed",
-	common.MAV_CMD_CONDITION_YAW:        "the heading",
-}
-
-// commandName is what a step is, in a sentence.
-func commandName(s *step) string {
-	if s.arms() {
-		return "arming"
-	}
-	if s.holds {
-		return "the hold"
-	}
-	return cmp.Or(commandNames[s.cmd], fmt.Sprintf("command %d", s.cmd))
 }
 
 // hint is what is known to make ArduPilot refuse a step without a text (docs/autopilots.md). fenced: its fence is on.
