@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -100,44 +101,8 @@ func vehicleFailed(err error) bool {
 	return slices.Contains([]errorCode{codeRefused, codeUnsupported, codeNoAck}, code(err))
 }
 
-// refused is the error of a command that the autopilot answered with anything but ACCEPTED.
-func (c *command) refused() error {
-	e := &commandError{code: codeRefused, since: c.sentAt, step: c.step, result: *c.refusal}
-	what := "the autopilot refused " + commandName(c.step)
-	switch common.MAV_RESULT(e.result) {
-	case common.MAV_RESULT_UNSUPPORTED, common.MAV_RESULT_COMMAND_INT_ONLY, common.MAV_RESULT_COMMAND_LONG_ONLY,
-		common.MAV_RESULT_COMMAND_UNSUPPORTED_MAV_FRAME:
-		e.code, what = codeUnsupported, "the autopilot does not know "+commandName(c.step)
-	}
-
-	// The goto was accepted and is not taken back (rule 7).
-	switch c.step.cmd {
-	case common.MAV_CMD_DO_CHANGE_SPEED:
-		what = "it flies there at its own speed: the speed was refused"
-	case common.MAV_CMD_CONDITION_YAW:
-		what = "it flies there with a heading of its own: the heading was refused"
-	}
-	e.text = fmt.Sprintf("%s (%s)", what, resultName(e.result))
-	return e
-}
-
 func resultName(result uint8) string {
 	return lowerName(common.MAV_RESULT(result).String(), "MAV_RESULT_")
-}
-
-// hint is what is known to make ArduPilot refuse a step without a text (docs/autopilots.md). fenced: its fence is on.
-func hint(f firmware, typ common.MAV_TYPE, s *step, fenced bool) string {
-	switch {
-	case !f.ardupilot():
-	case typ == common.MAV_TYPE_HELICOPTER && s.cmd == common.MAV_CMD_NAV_TAKEOFF:
-		return `; a helicopter takes off once its rotor turns: {"mode":"hold","arm":true}, ` +
-			`then raise the motor interlock, then take off`
-	case f == copter && s.cmd == common.MAV_CMD_NAV_TAKEOFF:
-		return "; if it has a motor interlock: arm it in hold, raise the interlock, then take off"
-	case s.cmd == common.MAV_CMD_DO_REPOSITION && !s.holds && fenced:
-		return "; it refuses a place outside its fence"
-	}
-	return ""
 }
 
 // words are the texts in a sentence, each once.
@@ -150,3 +115,14 @@ func words(texts []statusText) string {
 	}
 	return strings.Join(list, "; ")
 }
+
+// code is the code of a command's error; "" where it has none.
+func code(err error) errorCode {
+	var e *commandError
+	if errors.As(err, &e) {
+		return e.code
+	}
+	return ""
+}
+
+var errStopping = &commandError{code: codeOffline, text: "mavrest is shutting down"}

@@ -13,15 +13,6 @@ import (
 
 // Times of a plan (docs/design.md, rule 5 and "The newest request wins").
 const (
-	// answerWait is how long a step waits for its report, and a plan for HOME_POSITION.
-	answerWait = 1500 * time.Millisecond
-
-	// urgentWait is how long an urgent request's first step waits. Then it goes without a report.
-	urgentWait = 100 * time.Millisecond
-
-	// urgentKept is the same while a number is kept.
-	urgentKept = 500 * time.Millisecond
-
 	// dueAtOnce: a first step that is due within this time of its request is due at once.
 	dueAtOnce = 10 * time.Millisecond
 )
