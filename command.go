@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -278,13 +277,6 @@ func (c *command) proven(last report, taken bool) bool {
 var (
 	errPortAway = errors.New("the port was away when a step was due")
 )
-
-// ofChecks reports whether a text is one of the checks before arming.
-func (t statusText) ofChecks() bool {
-	return strings.HasPrefix(t.text, "PreArm") ||
-		strings.HasPrefix(t.text, "Arm:") ||
-		strings.HasPrefix(t.text, "Preflight")
-}
 
 // What a task does next, decided from what is known at a moment: rules 5 and 6 of docs/design.md.
 // waiter.follow does it, and waits.

@@ -13,10 +13,6 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// offlineAfter is the time without HEARTBEAT and CURRENT_MODE after which the vehicle is
-// offline (docs/design.md, "Reports").
-const offlineAfter = 3 * time.Second
-
 // drone is the one vehicle: it handles its messages, requests what does not come by itself,
 // does what is due, and answers the API. Only locked, change, record and changeMayWait lock mu, and a waiter's
 // pause, which releases it, takes it back.

@@ -902,3 +902,14 @@ func later(a, b time.Time) time.Time {
 // channels are RC_CHANNELS 1 to 16, in µs. The first four are roll, pitch, throttle and
 // yaw, the others a transmitter's switches.
 type channels [16]uint16
+
+// offlineAfter is the time without HEARTBEAT and CURRENT_MODE after which the vehicle is
+// offline (docs/design.md, "Reports").
+const offlineAfter = 3 * time.Second
+
+// ofChecks reports whether a text is one of the checks before arming.
+func (t statusText) ofChecks() bool {
+	return strings.HasPrefix(t.text, "PreArm") ||
+		strings.HasPrefix(t.text, "Arm:") ||
+		strings.HasPrefix(t.text, "Preflight")
+}
