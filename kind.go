@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
@@ -196,26 +195,31 @@ func (v view) onWingNot(what, without string) error {
 	return refuse(codeUnsupported, "%s; %s", what, without)
 }
 
-// modes are the names of the modes that this vehicle can be set to, perhaps not now; any other is 501.
-func (v view) modes() []string {
-	list := []string{}
-	for m := ModeManual; m < ModeOther && v.kind() != onlyRead; m++ {
-		leavesHover := m == ModeHold && v.armed && v.checkHover(request{mode: m}) != nil
-		if v.canEnter(m) && !leavesHover {
-			list = append(list, m.String())
-		}
-	}
-	return list
+// canEnter reports whether the vehicle's kind has a mode that stands for one of ours.
+func (v view) canEnter(mode Mode) bool {
+	custom, exists := entered[v.firmware][mode]
+	return exists && slices.ContainsFunc(ownModes[v.firmware], func(row autopilotMode) bool {
+		return row.custom == custom && row.on&v.airframe() != 0
+	})
 }
 
-// stickModes are the stick modes that the vehicle has, in a sentence.
-func (v view) stickModes() string {
-	list := slices.DeleteFunc(v.modes(), func(name string) bool {
-		mode, _ := parseMode(name)
-		return !mode.flownBySticks()
-	})
-	if n := len(list) - 1; n > 0 {
-		return strings.Join(list[:n], ", ") + " or " + list[n]
+// leftGround reports whether the drone has left the ground: some vehicles call themselves in the air while their
+// propellers speed up.
+func (v view) leftGround() bool {
+	return v.landed.inAir() && !v.drives() && (v.ground.left || math.IsNaN(v.height))
+}
+
+// isClear reports whether the drone is so far from the ground that it may fly to a place. Where its height above
+// the ground is not known, being in the air is enough. What drives never leaves it.
+func (v view) isClear() bool {
+	return v.drives() || (v.landed != onGround && (v.ground.clear || math.IsNaN(v.height)))
+}
+
+// clearAt is the height above the ground in metres where the drone is clear of it.
+func (v view) clearAt() float64 {
+	// On its wing a vehicle banks, and the wing is long.
+	if v.onWing() {
+		return 10
 	}
-	return strings.Join(list, "")
+	return 2
 }

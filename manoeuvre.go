@@ -22,9 +22,6 @@ const (
 	// slowly, in m/s, is the speed below which a place is reached.
 	slowly = 1.0
 
-	// still, in m/s, is the speed below which a hold holds.
-	still = 0.5
-
 	// nearPlace, in metres: the wind may keep a drone this far off a place, for nearFor.
 	nearPlace = 5.0
 
@@ -174,8 +171,6 @@ func (m *manoeuvre) arrived(v view) bool {
 	return ((stayed >= 0 && away <= atPlace) || stayed >= nearFor) && v.now.Sub(m.tried) >= ownAgain
 }
 
-func (v view) groundSpeed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }
-
 // complete reports whether the manoeuvre is complete, by what came since it was accepted. An
 // unknown number (NaN) completes nothing.
 func (m *manoeuvre) complete(v view) bool {
@@ -263,14 +258,6 @@ func (m *manoeuvre) heightSlack(v view) float64 {
 		return wingHeight
 	}
 	return atHeight
-}
-
-// aim is the destination of what was commanded here last.
-type aim struct {
-	place
-
-	// reached says that the vehicle was there, and still has its height.
-	reached bool
 }
 
 // aim is nil where the manoeuvre has no destination, has been ended, or is complete and the vehicle is at another

@@ -180,14 +180,6 @@ func (f firmware) reported(custom uint32) (Mode, string) {
 	return ModeOther, fmt.Sprintf("MODE %d", custom)
 }
 
-// canEnter reports whether the vehicle's kind has a mode that stands for one of ours.
-func (v view) canEnter(mode Mode) bool {
-	custom, exists := entered[v.firmware][mode]
-	return exists && slices.ContainsFunc(ownModes[v.firmware], func(row autopilotMode) bool {
-		return row.custom == custom && row.on&v.airframe() != 0
-	})
-}
-
 // entered is the table Mode → custom mode. What is missing does not exist on any vehicle of that family.
 var entered = modesToEnter()
 

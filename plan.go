@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
@@ -566,4 +567,38 @@ func (r request) checkSpeed(v view) error {
 			"(AIRSPEED_MIN, AIRSPEED_MAX)", slowest, fastest)
 	}
 	return nil
+}
+
+// tooLow refuses what flies to a place. what names the request.
+func (v view) tooLow(what string) error {
+	is := fmt.Sprintf("%.1f m above it", v.height)
+	if v.landed == onGround {
+		is = "on it"
+	}
+	return refuse(codeRefused, "%s: the drone must once have been %g m above the ground before it flies to a "+
+		"place, and is %s; take off, or climb, first", what, v.clearAt(), is)
+}
+
+// modes are the names of the modes that this vehicle can be set to, perhaps not now; any other is 501.
+func (v view) modes() []string {
+	list := []string{}
+	for m := ModeManual; m < ModeOther && v.kind() != onlyRead; m++ {
+		leavesHover := m == ModeHold && v.armed && v.checkHover(request{mode: m}) != nil
+		if v.canEnter(m) && !leavesHover {
+			list = append(list, m.String())
+		}
+	}
+	return list
+}
+
+// stickModes are the stick modes that the vehicle has, in a sentence.
+func (v view) stickModes() string {
+	list := slices.DeleteFunc(v.modes(), func(name string) bool {
+		mode, _ := parseMode(name)
+		return !mode.flownBySticks()
+	})
+	if n := len(list) - 1; n > 0 {
+		return strings.Join(list[:n], ", ") + " or " + list[n]
+	}
+	return strings.Join(list, "")
 }

@@ -630,16 +630,6 @@ func (d *drone) awaitClear(w waiter, t *task) error {
 	return t.mustStop()
 }
 
-// tooLow refuses what flies to a place. what names the request.
-func (v view) tooLow(what string) error {
-	is := fmt.Sprintf("%.1f m above it", v.height)
-	if v.landed == onGround {
-		is = "on it"
-	}
-	return refuse(codeRefused, "%s: the drone must once have been %g m above the ground before it flies to a "+
-		"place, and is %s; take off, or climb, first", what, v.clearAt(), is)
-}
-
 // carryOut sends the steps of a plan, each once the one before was accepted.
 func (d *drone) carryOut(w waiter, t *task) error {
 	if err := d.prepare(w, t); err != nil {

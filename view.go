@@ -121,27 +121,6 @@ func (v view) shown() Mode {
 // flying reports whether the drone may be in the air: armed, and not reported on the ground.
 func (v view) flying() bool { return v.armed && v.landed != onGround }
 
-// leftGround reports whether the drone has left the ground: some vehicles call themselves in the air while their
-// propellers speed up.
-func (v view) leftGround() bool {
-	return v.landed.inAir() && !v.drives() && (v.ground.left || math.IsNaN(v.height))
-}
-
-// isClear reports whether the drone is so far from the ground that it may fly to a place. Where its height above
-// the ground is not known, being in the air is enough. What drives never leaves it.
-func (v view) isClear() bool {
-	return v.drives() || (v.landed != onGround && (v.ground.clear || math.IsNaN(v.height)))
-}
-
-// clearAt is the height above the ground in metres where the drone is clear of it.
-func (v view) clearAt() float64 {
-	// On its wing a vehicle banks, and the wing is long.
-	if v.onWing() {
-		return 10
-	}
-	return 2
-}
-
 // clearWithin is how long a step that flies to a place may wait until the drone is clear of the ground.
 func (v view) clearWithin() time.Duration {
 	// A helicopter's rotor takes longer to come up to speed.
@@ -173,3 +152,16 @@ func (v view) takeoffAltitude() float64 { return v.param("TKOFF_ALT", 50) }
 // cruise is a Copter's default speed of a goto, in m/s; NaN if unknown. WP_SPD, from 4.8-dev on,
 // is in m/s, the older WPNAV_SPEED in cm/s.
 func (v view) cruise() float64 { return v.param("WP_SPD", v.param("WPNAV_SPEED", math.NaN())/100) }
+
+// aim is the destination of what was commanded here last.
+type aim struct {
+	place
+
+	// reached says that the vehicle was there, and still has its height.
+	reached bool
+}
+
+func (v view) groundSpeed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }
+
+// still, in m/s, is the speed below which a hold holds.
+const still = 0.5
