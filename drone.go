@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -620,3 +622,81 @@ func (d *drone) mode() (mode Mode, name string) {
 
 // armedWord is the armed bit in a sentence.
 var armedWord = map[bool]string{false: "disarmed", true: "armed"}
+
+// status is the status for a client. It is made with mu locked: the parameters, the texts and the batteries are the
+// drone's own, and go on changing.
+func (d *drone) status(client netip.Addr) (body *statusBody) {
+	d.locked(func() {
+		s := d.snapshot(time.Now())
+		body = render(&s, client)
+	})
+	return body
+}
+
+// snapshot collects what a status shows. It is of use only while mu is locked.
+func (d *drone) snapshot(now time.Time) snapshot {
+	v := d.situation(now)
+	s := snapshot{
+		situation: v, began: d.began, tel: d.tel, modeName: d.modeName(),
+		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
+	}
+	if s.link.fault == nil && d.online && d.handshake.answersNothing(now) {
+		s.link.fault = s.link.unanswered()
+	}
+
+	// PX4 checks its present mode, which may need a receiver. A takeoff leaves that for hold, which needs none.
+	leavesMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
+	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
+	if v.canEnter(ModeTakeoff) {
+		s.armable, s.lacks = d.tel.armable(now, v.armed, leavesMode || armsOnOurStream)
+	}
+	if m := d.cmd.manoeuvre; m != nil {
+		done := m.done
+		s.done = &done
+	}
+	if d.sticks.phase == stickClient {
+		s.expires = d.sticks.client.until
+	}
+	return s
+}
+
+// target returns the place that a landing is on its way to, else the target that the
+// autopilot reports, else the place of a new goto while it is commanded; nil if there is none.
+func (d *drone) target(now time.Time) *place {
+	switch m, to := d.cmd.manoeuvre, &d.tel.target; {
+	case d.cmd.onWayToLand():
+		return m.plan.destination
+	case !d.machine.report.armed || (d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff):
+		return nil
+
+	// For targetNew after the acceptance the autopilot may still report its old target.
+	case to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))):
+		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
+	case m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.commanded != nil:
+		return m.plan.destination
+	}
+	return nil
+}
+
+// flying reports whether the vehicle may be in the air.
+func (d *drone) flying() (flying bool) {
+	d.locked(func() { flying = d.view(time.Now()).flying() })
+	return flying
+}
+
+// summary is the vehicle's state in a line, for systemd.
+func (d *drone) summary() (line string) {
+	d.locked(func() { line = d.summaryLine() })
+	return line
+}
+
+func (d *drone) summaryLine() string {
+	if err := d.able(); err != nil {
+		return err.Error()
+	}
+	id := &d.tel.id
+	autopilot := autopilotName(id.autopilot)
+	vehicle := lowerName(id.typ.String(), "MAV_TYPE_")
+	armed := armedWord[d.machine.report.armed]
+	return fmt.Sprintf("%s %s online, %s, mode %s", autopilot, vehicle, armed, d.machine.mode)
+}

@@ -297,11 +297,11 @@ func TestTheMutexIsLockedByWhatItsNameSays(t *testing.T) {
 			"d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })", "d.landThere(waiter{}, m)"},
 		"commander keeps a waiter": {"task.go", "	acks    *acks\n",
 			"	acks    *acks\n	w waiter\n"},
-		"status uses the mutex itself": {"status.go",
+		"status uses the mutex itself": {"drone.go",
 			"	d.locked(func() {\n		s := d.snapshot(",
 			"	d.mu.Lock()\n	d.locked(func() {\n		s := d.snapshot("},
 		// The status of v1.4.0's first days: a fatal concurrent read of a map, in flight.
-		"status lets the drone's own map[string]float64 out of the mutex": {"status.go",
+		"status lets the drone's own map[string]float64 out of the mutex": {"drone.go",
 			"	d.locked(func() {\n		s := d.snapshot(",
 			"	var s snapshot\n	d.locked(func() {\n		s = d.snapshot("},
 		"mode lets the drone's own []statusText out of the mutex": {"drone.go",

@@ -1,15 +1,10 @@
 package main
 
 import (
-	"context"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"fmt"
 	"math"
-	"net/http"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,18 +60,6 @@ func age(now, at time.Time) number {
 // landedStates are the names of MAV_LANDED_STATE in the API. Any other number is unknown.
 var landedStates = map[landedState]string{1: "on_ground", 2: "in_air", 3: "takeoff", 4: "landing"}
 
-func (a *api) getStatus(w http.ResponseWriter, r *http.Request) response {
-	w.Header().Add("Vary", "Accept")
-	switch accept := r.Header["Accept"]; {
-	case accepts(accept, "text/event-stream"):
-		a.stream(w, r)
-		return written
-	case wantsPage(accept):
-		return page(http.StatusOK, statusPage)
-	}
-	return success(a.drone.status(clientOf(r)))
-}
-
 // snapshot is the drone at one moment, for the status.
 type snapshot struct {
 	situation
@@ -108,84 +91,6 @@ type snapshot struct {
 	from netip.Addr
 
 	link linkState
-}
-
-// status is the status for a client. It is made with mu locked: the parameters, the texts and the batteries are the
-// drone's own, and go on changing.
-func (d *drone) status(client netip.Addr) (body *statusBody) {
-	d.locked(func() {
-		s := d.snapshot(time.Now())
-		body = render(&s, client)
-	})
-	return body
-}
-
-// snapshot collects what a status shows. It is of use only while mu is locked.
-func (d *drone) snapshot(now time.Time) snapshot {
-	v := d.situation(now)
-	s := snapshot{
-		situation: v, began: d.began, tel: d.tel, modeName: d.modeName(),
-		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
-	}
-	if s.link.fault == nil && d.online && d.handshake.answersNothing(now) {
-		s.link.fault = s.link.unanswered()
-	}
-
-	// PX4 checks its present mode, which may need a receiver. A takeoff leaves that for hold, which needs none.
-	leavesMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
-	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
-	if v.canEnter(ModeTakeoff) {
-		s.armable, s.lacks = d.tel.armable(now, v.armed, leavesMode || armsOnOurStream)
-	}
-	if m := d.cmd.manoeuvre; m != nil {
-		done := m.done
-		s.done = &done
-	}
-	if d.sticks.phase == stickClient {
-		s.expires = d.sticks.client.until
-	}
-	return s
-}
-
-// target returns the place that a landing is on its way to, else the target that the
-// autopilot reports, else the place of a new goto while it is commanded; nil if there is none.
-func (d *drone) target(now time.Time) *place {
-	switch m, to := d.cmd.manoeuvre, &d.tel.target; {
-	case d.cmd.onWayToLand():
-		return m.plan.destination
-	case !d.machine.report.armed || (d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff):
-		return nil
-
-	// For targetNew after the acceptance the autopilot may still report its old target.
-	case to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))):
-		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
-	case m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.commanded != nil:
-		return m.plan.destination
-	}
-	return nil
-}
-
-// flying reports whether the vehicle may be in the air.
-func (d *drone) flying() (flying bool) {
-	d.locked(func() { flying = d.view(time.Now()).flying() })
-	return flying
-}
-
-// summary is the vehicle's state in a line, for systemd.
-func (d *drone) summary() (line string) {
-	d.locked(func() { line = d.summaryLine() })
-	return line
-}
-
-func (d *drone) summaryLine() string {
-	if err := d.able(); err != nil {
-		return err.Error()
-	}
-	id := &d.tel.id
-	autopilot := autopilotName(id.autopilot)
-	vehicle := lowerName(id.typ.String(), "MAV_TYPE_")
-	armed := armedWord[d.machine.report.armed]
-	return fmt.Sprintf("%s %s online, %s, mode %s", autopilot, vehicle, armed, d.machine.mode)
 }
 
 // autopilotName is a MAV_AUTOPILOT in the API: ardupilot stands for ardupilotmega. It is "" for one
@@ -475,133 +380,19 @@ func (l *linkState) body(heartbeatAge number) linkBody {
 	}
 }
 
-// Limits of the stream of the status (docs/openapi.yaml).
-const (
-	maxStreams = 16
-
-	// eventEvery is the shortest time between two events.
-	eventEvery = 100 * time.Millisecond
-
-	// eventLook is how often the stream looks whether the status has changed.
-	eventLook = 20 * time.Millisecond
-
-	// eventAtMost is the longest time between two events.
-	eventAtMost = time.Second
-
-	// eventBuffer is in bytes. The system's default would hold minutes of events for a client that does not read.
-	eventBuffer = 16 << 10
-)
-
-// eventStream is a stream of the status. ctx is done when it has ended.
-type eventStream struct {
-	ctx context.Context
-	end func()
+type messageBody struct {
+	Severity string `json:"severity"`
+	Text     string `json:"text"`
+	Age      number `json:"age"`
 }
 
-// stream sends the status with each change, and at least once a second, until the
-// client leaves or the program ends.
-func (a *api) stream(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	rc := http.NewResponseController(w)
-	if r.Method == http.MethodHead {
-		return
+// severities are the names of MAV_SEVERITY in the API.
+var severities = [...]string{"emergency", "alert", "critical", "error", "warning", "notice", "info", "debug"}
+
+func messages(texts []statusText, now time.Time) []messageBody {
+	list := make([]messageBody, 0, len(texts))
+	for _, t := range texts {
+		list = append(list, messageBody{severities[min(int(t.severity), len(severities)-1)], t.text, age(now, t.at)})
 	}
-	ctx := a.openStream(r.Context())
-	conn := connOf(r)
-	conn.markBusy(nil)
-	if c, ok := conn.Conn.(interface{ SetWriteBuffer(int) error }); ok {
-		c.SetWriteBuffer(eventBuffer)
-	}
-	var sent time.Time
-	var shown uint64
-	out := []byte("retry: 1000\n\n")
-	for {
-		changes := a.drone.changes.Load()
-		pause := eventLook
-		if now := time.Now(); changes != shown || now.Sub(sent) >= eventAtMost {
-			out = append(out, "event: status\ndata: "...)
-			out = append(append(out, encode(a.drone.status(clientOf(r)))...), '\n')
-			rc.SetWriteDeadline(now.Add(answerTimeout))
-			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
-				return
-			}
-			out = out[:0]
-			sent = now
-			shown = changes
-			pause = eventEvery
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		case <-a.drone.ended:
-			return
-		}
-	}
-}
-
-// openStream adds a stream, which ends when the returned context is done. If there are
-// maxStreams it ends the oldest one.
-func (a *api) openStream(client context.Context) context.Context {
-	ctx, end := context.WithCancel(client)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.streams = slices.DeleteFunc(a.streams, func(s eventStream) bool { return s.ctx.Err() != nil })
-	if len(a.streams) == maxStreams {
-		a.streams[0].end()
-	}
-	a.streams = append(a.streams, eventStream{ctx, end})
-	return ctx
-}
-
-// the page for people, with one script and one style
-//
-//go:embed page/status.html
-var statusHTML string
-
-// statusPage is status.html with the version that it belongs to.
-var statusPage = strings.Replace(statusHTML, "VERSION", ownVersion, 1)
-
-// rootPage is what a browser gets at /: a link to the page.
-const rootPage = `<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>mavrest</title>
-<p>There is nothing at this address. <a href="/api/drone/status">The drone is here.</a></p>
-</html>
-`
-
-// page is a page. It may run only its own script and style, and talk only to this server. No page may frame
-// it: that could trick somebody into a click.
-func page(status int, html string) response {
-	policy := "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; " +
-		"frame-ancestors 'none'"
-	for _, tag := range []string{"script", "style"} {
-		if _, rest, ok := strings.Cut(html, "<"+tag+">"); ok {
-			body, _, _ := strings.Cut(rest, "</"+tag+">")
-			sum := sha256.Sum256([]byte(body))
-			policy += "; " + tag + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-		}
-	}
-	return response{status: status, contentType: "text/html; charset=utf-8", body: []byte(html), policy: policy}
-}
-
-// accepts reports whether an Accept header names a media type. It ignores q-values.
-func accepts(accept []string, mediaType string) bool {
-	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
-		kind, _, _ := strings.Cut(part, ";")
-		if strings.EqualFold(strings.TrimSpace(kind), mediaType) {
-			return true
-		}
-	}
-	return false
-}
-
-// wantsPage reports whether an Accept header is that of a browser that opens an
-// address. A client that accepts JSON gets JSON.
-func wantsPage(accept []string) bool {
-	return accepts(accept, "text/html") && !accepts(accept, "application/json")
+	return list
 }
