@@ -469,28 +469,6 @@ func (d *drone) able() error {
 	return refuse(codeOffline, "the autopilot is offline: no heartbeat for %.0f s", time.Since(d.tel.beat.at).Seconds())
 }
 
-// wait waits until a manoeuvre is complete, or returns what ended it; began is when its
-// request came. A client that goes away ends only its own wait, a lost link ends nothing,
-// and at the program's end the vehicle flies on.
-func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) (err error) {
-	select {
-	case <-m.over:
-	case <-ctx.Done():
-	case <-d.ended:
-	}
-	d.changeMayWait(func(w waiter) {
-		if m.finished() {
-			err = d.explained(w, m.why)
-		} else {
-			err = notDone(m, time.Since(began), d.able())
-		}
-	})
-	return err
-}
-
-// ownTexts is the prefix of mavrest's own messages.
-const ownTexts = "mavrest: "
-
 // notify logs what mavrest did by itself, and adds it to the status's messages.
 func (d *drone) notify(text string) {
 	d.log.Warn(text)
@@ -619,9 +597,6 @@ func (d *drone) mode() (mode Mode, name string) {
 	})
 	return mode, name
 }
-
-// armedWord is the armed bit in a sentence.
-var armedWord = map[bool]string{false: "disarmed", true: "armed"}
 
 // status is the status for a client. It is made with mu locked: the parameters, the texts and the batteries are the
 // drone's own, and go on changing.

@@ -291,9 +291,9 @@ func TestTheMutexIsLockedByWhatItsNameSays(t *testing.T) {
 	for from, c := range map[string]struct{ file, old, new string }{
 		"take uses drone.tel and may be called without the mutex": {"drone.go", "d.change(func() { d.take(h) })",
 			"d.take(h)"},
-		"mode is called with the mutex locked, and locks it": {"task.go", "	if d.cmd.manoeuvre != m ||",
+		"mode is called with the mutex locked, and locks it": {"carry.go", "	if d.cmd.manoeuvre != m ||",
 			"	d.mode()\n	if d.cmd.manoeuvre != m ||"},
-		"watch makes a waiter": {"task.go",
+		"watch makes a waiter": {"carry.go",
 			"d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })", "d.landThere(waiter{}, m)"},
 		"commander keeps a waiter": {"task.go", "	acks    *acks\n",
 			"	acks    *acks\n	w waiter\n"},

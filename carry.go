@@ -1,0 +1,612 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+)
+
+// wait waits until a manoeuvre is complete, or returns what ended it; began is when its
+// request came. A client that goes away ends only its own wait, a lost link ends nothing,
+// and at the program's end the vehicle flies on.
+func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) (err error) {
+	select {
+	case <-m.over:
+	case <-ctx.Done():
+	case <-d.ended:
+	}
+	d.changeMayWait(func(w waiter) {
+		if m.finished() {
+			err = d.explained(w, m.why)
+		} else {
+			err = notDone(m, time.Since(began), d.able())
+		}
+	})
+	return err
+}
+
+// ownTexts is the prefix of mavrest's own messages.
+const ownTexts = "mavrest: "
+
+// armedWord is the armed bit in a sentence.
+var armedWord = map[bool]string{false: "disarmed", true: "armed"}
+
+// do carries a client's request out. It returns when the vehicle shows what the request leads
+// to, or with a *commandError that says why it does not.
+func (d *drone) do(r request) (a answer, err error) {
+	d.changeMayWait(func(w waiter) {
+		t := d.cmd.newTask(r, time.Now())
+		err = d.explained(w, d.perform(w, t))
+		a = t.answer
+	})
+	return a, err
+}
+
+// doOwn carries out what no client asked for: every such command but a question goes through it (rule 4).
+// firstLeg is the manoeuvre that a second leg continues; nil for anything else.
+func (d *drone) doOwn(w waiter, r request, firstLeg *manoeuvre) error {
+	if err := d.cmd.mustNotAct(); err != nil {
+		return err
+	}
+	t := d.cmd.newTask(r, time.Time{})
+	t.firstLeg = firstLeg
+	return d.perform(w, t)
+}
+
+// perform takes a task from its arrival to its answer.
+func (d *drone) perform(w waiter, t *task) error {
+	err := d.inQueue(w, t)
+
+	// Only a client reads reasons.
+	if e, ok := err.(*commandError); ok && e.step != nil && !t.unasked() {
+		err = d.reasons(w, t, e)
+	}
+
+	// Clients that repeat at once would supersede each other for ever.
+	if code(err) == codeSuperseded {
+		w.wait(time.Now().Add(giveUp), func() bool { return len(d.cmd.tasks) == 0 || d.cmd.stopped })
+	}
+	return d.leftBehind(t, err)
+}
+
+// inQueue takes a task through the queue. The task leaves it whatever happens, also by a panic, which
+// net/http's handler recovers: else no task would have its turn any more.
+func (d *drone) inQueue(w waiter, t *task) error {
+	defer d.cmd.leave(t)
+	if err := d.takeTurn(w, t); err != nil {
+		return err
+	}
+	err := d.carryOut(w, t)
+	d.conclude(w, t, err)
+	return err
+}
+
+// makePlan makes the plan of a request, for the vehicle as it is now. A fixed wing may be a
+// QuadPlane until EXTENDED_SYS_STATE came.
+func (d *drone) makePlan(t *task) (err error) {
+	if m := t.firstLeg; m != nil {
+		t.plan = plan{steps: []step{*m.plan.second}}
+		return nil
+	}
+	err = d.able()
+
+	// mavrest's own steps may go out while the program ends.
+	if t.unasked() && err == errStopping {
+		err = nil
+	}
+	if err == nil && t.request.setMode && d.firmware() == plane && !d.tel.landed.received() {
+		err = refuse(codeOffline, "the vehicle has not reported yet whether it is a QuadPlane; try again")
+	}
+	if at := d.tel.position; err == nil {
+		err = t.request.checkReach(place{at.lat, at.lon, at.relative, at.amsl}, d.tel.home, d.reach)
+	}
+	if err == nil {
+		v := d.view(time.Now())
+		t.plan, err = t.request.plan(v, d.cmd.aim(v))
+	}
+	return err
+}
+
+// takeTurn plans a task, waits until it is under way, and plans it again. A request that can't
+// be planned ends no other; the second plan is for the vehicle as it is then.
+func (d *drone) takeTurn(w waiter, t *task) error {
+	if err := d.makePlan(t); err != nil {
+		return err
+	}
+	d.cmd.join(t, d.view(time.Now()))
+	t.follow(w, func(now time.Time) decision {
+		// It waits without an end.
+		return until(now.Add(giveUp), t == d.cmd.current(), now)
+	}, nil)
+	if err := t.mustStop(); err != nil {
+		return err
+	}
+	if err := d.awaitClear(w, t); err != nil {
+		return err
+	}
+	t.was = d.machine.report
+	t.previous = d.cmd.manoeuvre
+	if err := d.restSticks(w, t); err != nil {
+		return err
+	}
+	if err := d.askHome(w, t); err != nil {
+		return err
+	}
+	return d.makePlan(t)
+}
+
+// awaitClear waits until the drone is clear of the ground, if the task flies to a place (rule 11). The plan is made
+// after that: home may have moved. A newer request that came while the task was in the queue ends it too.
+func (d *drone) awaitClear(w waiter, t *task) error {
+	v := d.view(time.Now())
+	if !t.plan.away() || v.isClear() {
+		return nil
+	}
+	if len(d.cmd.tasks) > 1 {
+		t.end(errSuperseded)
+	}
+	t.doing = nothing
+
+	// A client that waits is heard when its request comes, and no longer.
+	d.sticks.client.spoke = v.now
+	l := lift{within: v.clearWithin()}
+	end := t.follow(w, func(now time.Time) decision {
+		v := d.view(now)
+		return l.decide(v.isClear(), v.landed == onGround, v.online, now)
+	}, nil)
+	t.doing = t.request
+	switch end {
+	case tooLate:
+		return d.able()
+	case tooNear:
+		return d.view(time.Now()).tooLow(t.request.name())
+	}
+	return t.mustStop()
+}
+
+// carryOut sends the steps of a plan, each once the one before was accepted.
+func (d *drone) carryOut(w waiter, t *task) error {
+	if err := d.prepare(w, t); err != nil {
+		return err
+	}
+	for i := range t.plan.steps {
+		s := &t.plan.steps[i]
+		switch err := d.doStep(w, t, s, i == len(t.plan.steps)-1 && t.plan.second == nil); {
+		case s.optional && vehicleFailed(err):
+			d.log.Warn("a plan goes on without one of its steps", "error", err)
+		case err != nil:
+			return err
+		}
+	}
+	t.answer.mode = d.machine.mode
+
+	// The request only armed or disarmed: a wait for it ends at once, and no status shows it.
+	if t.answer.manoeuvre == nil {
+		t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
+	}
+	return nil
+}
+
+// doStep sends a step, and records that the vehicle accepted it. After a takeover that is an error, unless
+// the step is the plan's last and the vehicle shows the plan's goal (rule 4).
+func (d *drone) doStep(w waiter, t *task, s *step, lastStep bool) error {
+	if err := d.send(w, t, s); err != nil {
+		return err
+	}
+	goal := t.plan.goal()
+	last := d.machine.report
+	goalShown := goal == nil || last.custom == goal.number || goal.atEnd(last)
+	if t.takenOver() && !(lastStep && goalShown) {
+		return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
+	}
+	d.accepted(t, s)
+	return nil
+}
+
+// send waits until a step may go out, and sends it. If the port is away by then, it does both again.
+func (d *drone) send(w waiter, t *task, s *step) error {
+	for due := (time.Time{}); ; {
+		// If the task was ended, reportBefore says so.
+		t.follow(w, func(now time.Time) decision { return until(d.ready(s), false, now) }, nil)
+
+		// The second try keeps this time: the step does not wait for another 1.5 s.
+		if due.IsZero() {
+			due = time.Now()
+		}
+		if err := d.reportBefore(w, t, s, due); err != nil {
+			return err
+		}
+
+		// Not machine.explains: that also accepts the mode that a disarmed vehicle falls back to.
+		if g := d.machine.commanded; t.command != nil && s.arms() && g != nil && d.machine.report.custom != g.number {
+			return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
+		}
+		if err := t.transact(w, s); err != errPortAway {
+			return err
+		}
+		d.cmd.portAwayAt = time.Now()
+	}
+}
+
+// reportBefore waits for the report that step s must follow (rule 5); due is when s could first go.
+func (d *drone) reportBefore(w waiter, t *task, s *step, due time.Time) error {
+	c := d.cmd
+	x := t.departure(s, due)
+	end := t.follow(w, func(now time.Time) decision {
+		return x.decide(&c.reports, c.portAwayAt, d.view(now).isClear(), now)
+	}, func(move) {
+		x.asked = true
+		c.askForReport(time.Now())
+	})
+	switch {
+	case end == stop:
+		return t.mustStop()
+	case end == goOn:
+		return nil
+	case end == tooNear:
+		return d.view(time.Now()).tooLow(t.request.name())
+	case c.portAway && t.command == nil:
+		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
+	}
+	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
+}
+
+// ready is when a step may go out: its sticks were streamed for long enough, the last mode change
+// is long enough ago, and no late ack of an earlier command can answer it.
+func (d *drone) ready(s *step) time.Time {
+	at := d.sticks.ready(s.needsStream(), d.situation(time.Now()), s.arms())
+	acks := d.cmd.acks
+	if s.to != nil {
+		at = later(at, acks.modeFrom)
+	}
+	if !s.byReport() {
+		at = later(at, acks.late[s.cmd])
+	}
+	return at
+}
+
+// accepted records an accepted step: its mode is commanded now, and the plan's goal begins the manoeuvre.
+func (d *drone) accepted(t *task, s *step) {
+	c := d.cmd
+	t.answer.command = uint16(s.cmd)
+	c.clientActed = c.clientActed || (!t.unasked() && t.endedBy == nil)
+	if s.to == nil {
+		return
+	}
+	d.machine.accepted(*s.to)
+	if t.request.setMode && s.to == t.plan.goal() {
+		c.replace(t)
+	}
+}
+
+// conclude follows carryOut, before the next task begins. A failed plan disarms, on the ground,
+// what it armed, or may have armed (rule 7). send stops the disarming after a takeover, as any step.
+func (d *drone) conclude(w waiter, t *task, err error) {
+	if err == nil && t.request.entersSticks() {
+		d.sticks.giveToClient(d.situation(time.Now()), t.request.from)
+	} else if vehicleFailed(err) && t.armed && d.onGround() {
+		disarm := d.firmware().armDisarm(false)
+		t.doing = disarming
+		if failed := d.send(w, t, &disarm); failed != nil {
+			d.log.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
+		}
+	}
+	if m := t.answer.manoeuvre; err != nil && m != nil {
+		// The goto was accepted, its heading was not.
+		m.anyHeading = true
+	}
+
+	// request the target at once: is it the place of this plan?
+	d.targetAsked = time.Time{}
+}
+
+// leftBehind adds to a failed plan's error what the plan had changed: that is not taken back (rule 7).
+func (d *drone) leftBehind(t *task, err error) error {
+	e, ok := err.(*commandError)
+
+	// The error of an ended task says already what was sent.
+	if !ok || t.endedBy != nil {
+		return err
+	}
+	last := d.machine.report
+	full := *e
+	endedOther := t.previous != nil && t.previous.why == errSuperseded
+	changed := t.answer.command != 0 && (last.custom != t.was.custom || last.armed != t.was.armed)
+	if endedOther {
+		full.text += "; mavrest gave up the " + t.previous.request.name() + " before it, which the autopilot may " +
+			"still fly"
+	} else if !changed {
+		return err
+	}
+	if t.was.failsafe && t.answer.command != 0 {
+		full.text += "; the failsafe's " + d.nameOf(t.was.custom) + " was ended"
+	}
+	full.text += "; the vehicle is in " + d.nameOf(last.custom) + ", " + armedWord[last.armed]
+	return &full
+}
+
+// restSticks centres our sticks before PX4 is sent another mode, if they must rest, and waits until they
+// have been still for stickStill: PX4 takes moving sticks for a pilot's. In the air it waits in POSCTL,
+// or without a position in ALTCTL, where the drone stops (docs/design.md, "Leaving on PX4").
+func (d *drone) restSticks(w waiter, t *task) error {
+	v := d.situation(time.Now())
+	if v.firmware != px4 || !t.request.setMode || !d.sticks.mustRest(v, t.request.entersSticks()) {
+		return nil
+	}
+	d.sticks.park(v)
+	through := px4.enter(ModePosition)
+	if math.IsNaN(v.place.lat) {
+		through = px4.enter(ModeAltitude)
+	}
+	if v.flying() && v.custom != through.to.number {
+		if err := d.doStep(w, t, &through, false); err != nil && !vehicleFailed(err) {
+			return err
+		}
+		v = d.situation(time.Now())
+		d.sticks.park(v)
+	}
+
+	// In an AUTO mode they stay off centre.
+	t.rests = d.sticks.axes == d.sticks.centred(v)
+	return t.sleep(w, d.sticks.moved.Add(stickStill))
+}
+
+// askHome requests HOME_POSITION for a plan that needs home's height, and waits for it: PX4 takes
+// heights above the sea, and another program may have moved home or ended its stream. Without an
+// answer home is unknown, and a report must show that the line is not the reason.
+func (d *drone) askHome(w waiter, t *task) error {
+	if d.firmware() != px4 || (t.request.mode != ModeTakeoff && t.request.altitude == nil) {
+		return nil
+	}
+	asked := time.Now()
+	came := func() bool { return d.tel.home.at.After(asked) }
+	err := t.ask(w, againAfter(d.cmd.acks.trip), asked.Add(answerWait), func() { d.cmd.acks.ask(idHome) }, came)
+	if err != nil || came() {
+		return err
+	}
+	d.tel.home = unknownPoint
+	return d.reportBefore(w, t, &t.plan.steps[0], time.Now())
+}
+
+// prepare provides what a plan needs before its first step: the receiver's state, the parameter
+// that can forbid our sticks, and the stick stream.
+func (d *drone) prepare(w waiter, t *task) error {
+	sticks := &d.sticks
+	arms := t.request.arms()
+	armsInStickMode := arms && !t.request.setMode && d.machine.report.mode.flownBySticks()
+
+	// ArduPilot without a receiver arms only while sticks are streamed.
+	mayArmOnStream := arms && d.firmware().ardupilot() && !d.machine.report.armed
+	if t.request.entersSticks() || armsInStickMode || mayArmOnStream {
+		known := func() bool { return sticks.src.known || sticks.phase != stickOff }
+		if err := t.await(w, d.receiverDeadline(), known); err != nil {
+			return err
+		}
+		name := stickParams[d.firmware()]
+		request := func() { d.params.ask(name) }
+		came := func() bool { return d.params.known(name) }
+		err := t.ask(w, copyEvery, time.Now().Add(2*copyEvery), request, came)
+		if err != nil {
+			return err
+		}
+	}
+	v := d.situation(time.Now())
+	switch {
+	case t.request.entersSticks():
+		if why := sticks.src.whyNobodyFlies(v.view); why.given() {
+			return refuse(codeUnsupported, "mode: no sticks could act: %s", why)
+		}
+		sticks.streamForMode(v)
+	case armsInStickMode:
+		sticks.streamForArming(v)
+	case t.request.setMode:
+		sticks.park(v)
+	}
+	if mayArmOnStream && sticks.src.receiver == receiverNone {
+		sticks.streamForArming(v)
+	}
+	return nil
+}
+
+// onGround reports whether the vehicle says that it is on the ground.
+func (d *drone) onGround() bool { return d.tel.landedNow(time.Now()) == onGround }
+
+// watch looks at the manoeuvre, starts the landing whose place is reached, and returns when to look again.
+func (d *drone) watch(v view) time.Time {
+	m := d.cmd.manoeuvre
+	now := v.now
+	if m == nil || m.finished() || !d.online {
+		return time.Time{}
+	}
+
+	// What came before its acceptance proves nothing.
+	land, lost := m.watch(v.since(m.at))
+	if lost != "" {
+		if d.cmd.onWayToLand() {
+			d.notify("the landing at the place was given up: " + lost)
+		}
+		d.cmd.endManoeuvre(interruption(m.lostAt(now), lost+"; the vehicle is in "+d.modeName()))
+	} else if land && d.cmd.idle() {
+		m.tried = now
+		d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })
+	}
+	if m.note != "" {
+		d.notify(m.request.name() + ": " + m.note)
+	}
+
+	// The drone is as high as it was told, however low that is.
+	if m.done && m.request.mode == ModeTakeoff {
+		d.tel.ground.clear = true
+	}
+	return now.Add(watchEvery)
+}
+
+// landThere is the second leg of a landing at a place: the landing itself.
+func (d *drone) landThere(w waiter, m *manoeuvre) {
+	if d.cmd.manoeuvre != m || !d.cmd.onWayToLand() {
+		return
+	}
+	if err := d.doOwn(w, m.request, m); err != nil {
+		d.log.Warn("the landing at the place was not accepted; trying again", "error", err)
+	}
+}
+
+// holdForSilent commands a hold for a client that fell silent, unless a pilot, a client or a
+// disarming came between doDue's request and now.
+func (d *drone) holdForSilent(w waiter) {
+	v := d.situation(time.Now())
+	if !d.sticks.silent(v) {
+		return
+	}
+	silence := v.now.Sub(d.sticks.client.spoke)
+	if mode, ok := d.leaveSafe(w); ok {
+		d.notify(fmt.Sprintf("no sticks from the client for %.0f s: %s", silence.Seconds(), leftWords[mode]))
+	}
+}
+
+// leaveSafe commands a hold for a client that is gone and, where that is refused, what leftSafe says. It returns
+// the mode that the vehicle accepted; ok is false if it accepted none.
+func (d *drone) leaveSafe(w waiter) (mode Mode, ok bool) {
+	for _, mode := range leftSafe[d.view(time.Now()).kind()] {
+		err := d.doOwn(w, request{setMode: true, mode: mode}, nil)
+		if err == nil {
+			d.log.Info("no client flies any more: mavrest set a mode", "mode", mode)
+			return mode, true
+		}
+		d.log.Warn("no client flies any more, and mavrest could not set a mode", "mode", mode, "error", err)
+		if code(err) != codeRefused && code(err) != codeUnsupported {
+			return 0, false
+		}
+	}
+	return 0, false
+}
+
+// reasons adds to the error of a refused step what the autopilot says about it: the texts of
+// warning or worse since its first copy, and those of the checks before arming. PX4 sends the
+// latter only on request: it is asked after a refused arming. Rule 4 allows that question.
+func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
+	s := refused.step
+	checksOld := time.Since(d.checked) >= checksEvery || d.tel.healed.After(d.checked)
+	if s.arms() && !d.machine.report.armed && d.firmware() == px4 && checksOld {
+		d.checked = time.Now()
+		run := px4.step(common.MAV_CMD_RUN_PREARM_CHECKS)
+		if err := t.transact(w, &run); err != nil {
+			d.log.Debug("no report of the checks before arming", "error", err)
+		}
+		d.cmd.acks.ask(idSysStatus)
+	}
+	t.sleep(w, time.Now().Add(textsAfter))
+	tel := &d.tel
+	now := time.Now()
+	tel.texts.flush(now, 0)
+	checksFresh := now.Sub(d.checked) < checksEvery+textsAfter && !tel.healed.After(d.checked)
+	e := *refused
+	for _, text := range tel.texts.kept {
+		grave := text.ofChecks() || text.severity <= uint8(common.MAV_SEVERITY_WARNING)
+		ofLastChecks := checksFresh && text.ofChecks() && !text.at.Before(d.checked)
+		if grave && (ofLastChecks || !text.at.Before(e.since)) {
+			e.messages = append(e.messages, text)
+		}
+	}
+	var said []string
+	if texts := words(e.messages); texts != "" {
+		said = append(said, texts)
+	}
+
+	// PX4's text for a refused arming names no reason: only those of its checks do.
+	named := (len(said) > 0 && !s.arms()) || slices.ContainsFunc(e.messages, statusText.ofChecks)
+	if unhealthy := d.unhealthy(); !named && len(unhealthy) > 0 && (s.arms() || s.to != nil) {
+		said = append(said, "unhealthy: "+strings.Join(unhealthy, ", "))
+	}
+	if len(said) > 0 {
+		e.text += ": " + strings.Join(said, "; ")
+	}
+	if len(e.messages) == 0 {
+		e.text += hint(d.firmware(), d.tel.id.typ, s, tel.health.fenced())
+	}
+
+	// Neither autopilot arms in them.
+	if mode := d.machine.report.mode; s.arms() && (mode == ModeLand || mode == ModeRTL) {
+		e.text += `; it does not arm in ` + d.modeName() +
+			`: set another mode with it ({"mode":"hold","arm":true}), or take off`
+	}
+	if act := d.params.values["NAV_DLL_ACT"]; act > 0 && s.arms() && !d.link.gcs {
+		e.text += fmt.Sprintf("; NAV_DLL_ACT is %g: PX4 arms only while it hears a ground station; connect one, "+
+			"start mavrest with -gcs, or set it to 0", act)
+	}
+	return &e
+}
+
+// explained adds to the error of an interrupted request what the autopilot said from 1 s, before a failsafe 3 s,
+// before the takeover to 0.5 s after it, and what a failsafe finds unhealthy.
+func (d *drone) explained(w waiter, err error) error {
+	e, ok := err.(*commandError)
+	if !ok || e.code != codeInterrupted {
+		return err
+	}
+	from := e.since.Add(-takenBefore)
+	until := e.since.Add(takenAfter)
+	if e.failsafe {
+		from = e.since.Add(-failsafeBefore)
+	}
+	w.wait(until, func() bool { return d.cmd.stopped })
+	said := slices.DeleteFunc(d.tel.texts.since(from), func(t statusText) bool {
+		return t.at.After(until) ||
+			t.severity > uint8(common.MAV_SEVERITY_NOTICE) ||
+			strings.HasPrefix(t.text, ownTexts)
+	})
+	text := e.text
+	if unhealthy := d.unhealthy(); e.failsafe && len(unhealthy) > 0 {
+		text += "; unhealthy: " + strings.Join(unhealthy, ", ")
+	}
+	if len(said) > 0 {
+		text += "; the autopilot says: " + words(said)
+	}
+	return refuse(codeInterrupted, "%s", text)
+}
+
+// unhealthy names the unhealthy systems, the receiver only where a transmitter was ever heard.
+func (d *drone) unhealthy() []string {
+	return slices.DeleteFunc(d.tel.health.unhealthy(), func(name string) bool {
+		return name == "rc_receiver" && d.sticks.src.transmitterAt.IsZero()
+	})
+}
+
+// Times of the texts that belong to an answer (docs/design.md, "Reasons").
+const (
+	// textsAfter is how long texts are collected after a refusal.
+	textsAfter = 700 * time.Millisecond
+
+	// checksEvery is the time between two questions for PX4's checks, and how long their texts count.
+	checksEvery = 5 * time.Second
+
+	// takenBefore is how long before a takeover texts count.
+	takenBefore = time.Second
+
+	// takenAfter is how long after it they do.
+	takenAfter = 500 * time.Millisecond
+
+	// failsafeBefore is the same before a failsafe: PX4 said "Low battery" 1.3 s before it changed the mode.
+	failsafeBefore = 3 * time.Second
+)
+
+// leftSafe are the modes that a client who is gone is followed by: where the first is refused the next is tried.
+// A landing from the wing comes last: nobody knows what stands where it touches, up to a circle's width off.
+var leftSafe = map[kind][]Mode{
+	hovering:    {ModeHold, ModeLand},
+	driving:     {ModeHold, ModeLand},
+	kindUnknown: {ModeHold, ModeRTL, ModeLand},
+	onWing:      {ModeHold, ModeRTL, ModeLand},
+}
+
+// leftWords say what was done for a client that is gone.
+var leftWords = map[Mode]string{
+	ModeHold: "holding",
+	ModeRTL:  "returning, because a hold was refused",
+	ModeLand: "landing, because a hold was refused",
+}
