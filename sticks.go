@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"slices"
 	"time"
-
-	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
 // Times of the sticks (docs/design.md, "Who has the sticks").
@@ -809,98 +806,6 @@ func (s *sources) switchMoves(c channels, now time.Time) (moves bool) {
 // plausible reports whether a channel has a value: 0 and 65535 mean that it has none.
 func plausible(us uint16) bool { return us != 0 && us != math.MaxUint16 }
 
-// act does what the sticks request, except a hold, which needs a plan: only d.doDue gets one, and begins it.
-func (d *drone) act() stickActs {
-	acts := d.sticks.take()
-	if acts.notice != "" {
-		d.notify(acts.notice)
-	}
-	if acts.takeover {
-		d.cmd.takeover(interruption(time.Now(), "somebody else moves the sticks"))
-	}
-	if d.sticks.phase == stickOff {
-		d.link.setSticks(nil)
-	} else if acts.send {
-		o := d.outgoing(d.sticks.toSend(d.cmd.reports.keeps()))
-		d.link.setSticks(&o)
-	}
-	if acts.release {
-		o := d.outgoing(released)
-
-		// There is no ack.
-		for range 3 {
-			d.link.sendAs(o.system, o.component, o.msg)
-		}
-	}
-	return acts
-}
-
-// outgoing is the MANUAL_CONTROL of axes. ArduPilot accepts it only from its ground station's
-// system id. The component id stays ours (docs/design.md, "Our ids").
-func (d *drone) outgoing(a axes) outgoing {
-	m := &common.MessageManualControl{Target: d.tel.id.system, X: a.x, Y: a.y, Z: a.z, R: a.r}
-	if d.firmware().ardupilot() {
-		return outgoing{system: d.params.groundStation(), msg: m}
-	}
-	return outgoing{msg: m}
-}
-
-// warn gives the warnings that this PX4's parameters call for, each once until the autopilot
-// restarts. It waits for the handshake. A parameter that is unanswered then has its default, and
-// an unknown version counts as old.
-func (d *drone) warn(v view) {
-	if v.firmware != px4 || !v.online || v.now.Sub(d.handshake.began) < warnAfter {
-		return
-	}
-	d.warnOnce(v.noSticks())
-	if v.typ == common.MAV_TYPE_GENERIC {
-		d.warnOnce(reason{kind: kindNotSaid})
-	}
-	if v.landsOnWing() {
-		d.warnOnce(v.about(landsOnWing, "NAV_FORCE_VT", 0))
-	}
-	if d.sticks.phase != stickOff {
-		d.warnOnce(v.deafens())
-	}
-	if !v.movementOverrides() {
-		return
-	}
-
-	// An undone switch lasts 12 to 48 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
-	switch baud := d.link.device.line.baud.Load(); {
-	case d.handshake.refusedLive():
-		d.warnOnce(reason{kind: switchNotLive})
-	case baud > 0 && baud < 921600:
-		d.warnOnce(reason{kind: switchUnseen, value: float64(baud)})
-	}
-}
-
-// warnOnce gives a warning that was not given since the autopilot started.
-func (d *drone) warnOnce(why reason) {
-	if !why.given() || slices.Contains(d.warned, why) {
-		return
-	}
-	d.warned = append(d.warned, why)
-	d.notify(why.String())
-}
-
-// hearReceiver takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. While
-// a fresh RC_CHANNELS is from before validFrom it may show our own throttle: nothing is taken then.
-func (d *drone) hearReceiver(now time.Time) {
-	tel := &d.tel
-	throttle := uint16(math.MaxUint16)
-
-	// An unknown throttle counts as raised.
-	mayBeOurs := false
-	if tel.rc.within(freshFor, now) {
-		throttle = tel.rc.channel[2]
-		mayBeOurs = !tel.rc.at.After(d.sticks.src.validFrom)
-	}
-	if tel.health.received() && !mayBeOurs {
-		d.sticks.hearReceiver(now, tel.health.receiverLive(), throttle)
-	}
-}
-
 // stickInput is a POST input: roll, pitch and yaw from −1 to 1, throttle from 0 to 1 or nil.
 type stickInput struct {
 	roll, pitch, yaw float64
@@ -918,62 +823,4 @@ func (in stickInput) axes(z int16) axes {
 		z = scaled(*in.throttle)
 	}
 	return axes{x: scaled(in.pitch), y: scaled(in.roll), r: scaled(in.yaw), z: z}
-}
-
-// input takes the client's sticks and has them written at once. It returns the mode that they act in.
-func (d *drone) input(in stickInput) (mode Mode, err error) {
-	d.change(func() { mode, err = d.takeInput(in) })
-	return mode, err
-}
-
-func (d *drone) takeInput(in stickInput) (Mode, error) {
-	if err := d.able(); err != nil {
-		return 0, err
-	}
-	v := d.situation(time.Now())
-	t := d.cmd.current()
-	if err := v.readOnly(); err != nil {
-		return 0, err
-	}
-	inStickMode := v.mode.flownBySticks()
-	held := d.sticks.held(v)
-	denied := d.sticks.src.denied(v.view)
-	switch {
-	case t != nil && t.doing.setMode:
-		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
-	case denied.given():
-		// setting a mode would not help
-		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case d.sticks.taken && (inStickMode || d.machine.commanded == nil):
-		// With a mode set here: the next case.
-		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in "+
-			"mode %s; set %s here to take the sticks", v.mode, v.stickModes())
-	case !inStickMode:
-		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set %s first", v.mode, v.stickModes())
-	case held.IsValid() && held != in.from:
-		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)
-	case !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline()):
-		return 0, refuse(codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again "+
-			"in a few seconds")
-	case v.stickKind() == kindUnknown:
-		return 0, refuse(codeWrongMode, "input: this VTOL does not report now whether it hovers or is on its wing, "+
-			"where sticks mean something else")
-	case d.sticks.otherKind(v):
-		return 0, refuse(codeWrongMode, "input: the vehicle has gone over to %s, where sticks mean something else; "+
-			"set the mode again to take them", kindNames[v.stickKind()])
-	case in.throttle == nil && v.mode == ModeManual && !v.drives():
-		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
-	}
-	d.sticks.input(v, in.axes(rest(v.view)), in.from, in.timeout)
-	d.cmd.clientActed = true
-
-	// The client is back: what waits to be commanded in its place is not any more.
-	d.cmd.endUnasked()
-	return v.mode, nil
-}
-
-// receiverDeadline is when a task stops waiting for the receiver's state. SYS_STATUS brings
-// it, twice a second.
-func (d *drone) receiverDeadline() time.Time {
-	return d.sticks.src.validFrom.Add(showWithin + d.cmd.acks.trip)
 }
