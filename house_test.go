@@ -718,3 +718,71 @@ func TestNoSimulatedAutopilotHidesWhatBothShare(t *testing.T) {
 		}
 	}
 }
+
+// rooms are the files of the program as docs/design.md lists them, a list item each, from the top of the house to the
+// bottom. Files of one item share a room, and may use each other.
+func rooms(t *testing.T) (level map[string]int) {
+	t.Helper()
+	_, house, _ := strings.Cut(pageText(t, "design.md"), "## The house")
+	house, _, _ = strings.Cut(house, "\n### ")
+	level = make(map[string]int)
+	item := regexp.MustCompile("(?m)^- (`[a-z0-9_]+\\.go`(?:, `[a-z0-9_]+\\.go`)*):")
+	for i, m := range item.FindAllStringSubmatch(house, -1) {
+		for _, name := range strings.Split(m[1], ", ") {
+			level[strings.Trim(name, "`")] = i
+		}
+	}
+	return level
+}
+
+// usesAbove returns what a file of some source uses of a file that stands above it.
+func usesAbove(sources map[string]string, level map[string]int) (wrong []string) {
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for name, text := range sources {
+		f, err := parser.ParseFile(fset, name, text, 0)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		files = append(files, f)
+	}
+	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
+	conf := types.Config{Importer: noImporter{}, Error: func(error) {}}
+	conf.Check("main", fset, files, info)
+	for id, o := range info.Uses {
+		from, to := fset.Position(id.Pos()), fset.Position(o.Pos())
+		if to.IsValid() && level[from.Filename] > level[to.Filename] {
+			wrong = append(wrong, fmt.Sprintf("%s uses %s of %s, which stands above it", from, id.Name, to.Filename))
+		}
+	}
+	slices.Sort(wrong)
+	return wrong
+}
+
+func TestAFileUsesOnlyWhatStandsBelowIt(t *testing.T) {
+	level := rooms(t)
+	sources := make(map[string]string)
+	names, _ := filepath.Glob("*.go")
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		if _, has := level[name]; !has {
+			t.Errorf("docs/design.md, The house, does not list %s", name)
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources[name] = string(text)
+	}
+	for _, wrong := range usesAbove(sources, level) {
+		t.Error(wrong)
+	}
+
+	// It can fail.
+	sources["frame.go"] += "\nvar up = offlineAfter\n"
+	if len(usesAbove(sources, level)) != 1 {
+		t.Error("a use of what stands above is not found")
+	}
+}
