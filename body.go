@@ -37,6 +37,9 @@ type field struct {
 	without string
 }
 
+// requestableModes are the modes that a client may ask for, in words.
+var requestableModes = "one of " + strings.Join(modeNames[:ModeOther], ", ")
+
 // values returns what the field takes, in words.
 func (f field) values() string {
 	if f.min == f.max {
@@ -283,6 +286,3 @@ func checkPlace(req *request) error {
 	}
 	return nil
 }
-
-// requestableModes are the modes that a client may ask for, in words.
-var requestableModes = "one of " + strings.Join(modeNames[:ModeOther], ", ")

@@ -30,12 +30,6 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) (err er
 	return err
 }
 
-// ownTexts is the prefix of mavrest's own messages.
-const ownTexts = "mavrest: "
-
-// armedWord is the armed bit in a sentence.
-var armedWord = map[bool]string{false: "disarmed", true: "armed"}
-
 // do carries a client's request out. It returns when the vehicle shows what the request leads
 // to, or with a *commandError that says why it does not.
 func (d *drone) do(r request) (a answer, err error) {
@@ -305,6 +299,9 @@ func (d *drone) conclude(w waiter, t *task, err error) {
 	d.targetAsked = time.Time{}
 }
 
+// armedWord is the armed bit in a sentence.
+var armedWord = map[bool]string{false: "disarmed", true: "armed"}
+
 // leftBehind adds to a failed plan's error what the plan had changed: that is not taken back (rule 7).
 func (d *drone) leftBehind(t *task, err error) error {
 	e, ok := err.(*commandError)
@@ -469,6 +466,22 @@ func (d *drone) holdForSilent(w waiter) {
 	}
 }
 
+// leftSafe are the modes that a client who is gone is followed by: where the first is refused the next is tried.
+// A landing from the wing comes last: nobody knows what stands where it touches, up to a circle's width off.
+var leftSafe = map[kind][]Mode{
+	hovering:    {ModeHold, ModeLand},
+	driving:     {ModeHold, ModeLand},
+	kindUnknown: {ModeHold, ModeRTL, ModeLand},
+	onWing:      {ModeHold, ModeRTL, ModeLand},
+}
+
+// leftWords say what was done for a client that is gone.
+var leftWords = map[Mode]string{
+	ModeHold: "holding",
+	ModeRTL:  "returning, because a hold was refused",
+	ModeLand: "landing, because a hold was refused",
+}
+
 // leaveSafe commands a hold for a client that is gone and, where that is refused, what leftSafe says. It returns
 // the mode that the vehicle accepted; ok is false if it accepted none.
 func (d *drone) leaveSafe(w waiter) (mode Mode, ok bool) {
@@ -485,6 +498,24 @@ func (d *drone) leaveSafe(w waiter) (mode Mode, ok bool) {
 	}
 	return 0, false
 }
+
+// Times of the texts that belong to an answer (docs/design.md, "Reasons").
+const (
+	// textsAfter is how long texts are collected after a refusal.
+	textsAfter = 700 * time.Millisecond
+
+	// checksEvery is the time between two questions for PX4's checks, and how long their texts count.
+	checksEvery = 5 * time.Second
+
+	// takenBefore is how long before a takeover texts count.
+	takenBefore = time.Second
+
+	// takenAfter is how long after it they do.
+	takenAfter = 500 * time.Millisecond
+
+	// failsafeBefore is the same before a failsafe: PX4 said "Low battery" 1.3 s before it changed the mode.
+	failsafeBefore = 3 * time.Second
+)
 
 // reasons adds to the error of a refused step what the autopilot says about it: the texts of
 // warning or worse since its first copy, and those of the checks before arming. PX4 sends the
@@ -542,6 +573,9 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 	return &e
 }
 
+// ownTexts is the prefix of mavrest's own messages.
+const ownTexts = "mavrest: "
+
 // explained adds to the error of an interrupted request what the autopilot said from 1 s, before a failsafe 3 s,
 // before the takeover to 0.5 s after it, and what a failsafe finds unhealthy.
 func (d *drone) explained(w waiter, err error) error {
@@ -575,38 +609,4 @@ func (d *drone) unhealthy() []string {
 	return slices.DeleteFunc(d.tel.health.unhealthy(), func(name string) bool {
 		return name == "rc_receiver" && d.sticks.src.transmitterAt.IsZero()
 	})
-}
-
-// Times of the texts that belong to an answer (docs/design.md, "Reasons").
-const (
-	// textsAfter is how long texts are collected after a refusal.
-	textsAfter = 700 * time.Millisecond
-
-	// checksEvery is the time between two questions for PX4's checks, and how long their texts count.
-	checksEvery = 5 * time.Second
-
-	// takenBefore is how long before a takeover texts count.
-	takenBefore = time.Second
-
-	// takenAfter is how long after it they do.
-	takenAfter = 500 * time.Millisecond
-
-	// failsafeBefore is the same before a failsafe: PX4 said "Low battery" 1.3 s before it changed the mode.
-	failsafeBefore = 3 * time.Second
-)
-
-// leftSafe are the modes that a client who is gone is followed by: where the first is refused the next is tried.
-// A landing from the wing comes last: nobody knows what stands where it touches, up to a circle's width off.
-var leftSafe = map[kind][]Mode{
-	hovering:    {ModeHold, ModeLand},
-	driving:     {ModeHold, ModeLand},
-	kindUnknown: {ModeHold, ModeRTL, ModeLand},
-	onWing:      {ModeHold, ModeRTL, ModeLand},
-}
-
-// leftWords say what was done for a client that is gone.
-var leftWords = map[Mode]string{
-	ModeHold: "holding",
-	ModeRTL:  "returning, because a hold was refused",
-	ModeLand: "landing, because a hold was refused",
 }

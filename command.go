@@ -33,6 +33,18 @@ const (
 	showWithin = time.Second
 )
 
+// Times of a step's report (docs/design.md, rule 5).
+const (
+	// answerWait is how long a step waits for its report, and a plan for HOME_POSITION.
+	answerWait = 1500 * time.Millisecond
+
+	// urgentWait is how long an urgent request's first step waits. Then it goes without a report.
+	urgentWait = 100 * time.Millisecond
+
+	// urgentKept is the same while a number is kept.
+	urgentKept = 500 * time.Millisecond
+)
+
 // acks matches COMMAND_ACKs with commands. An ack has no number: it only names its command.
 type acks struct {
 	link *link
@@ -274,9 +286,7 @@ func (c *command) proven(last report, taken bool) bool {
 	return c.seen && (c.acked() || c.step.byReport())
 }
 
-var (
-	errPortAway = errors.New("the port was away when a step was due")
-)
+var errPortAway = errors.New("the port was away when a step was due")
 
 // What a task does next, decided from what is known at a moment: rules 5 and 6 of docs/design.md.
 // waiter.follow does it, and waits.
@@ -555,12 +565,3 @@ func hint(f firmware, typ common.MAV_TYPE, s *step, fenced bool) string {
 	}
 	return ""
 }
-
-// answerWait is how long a step waits for its report, and a plan for HOME_POSITION.
-const answerWait = 1500 * time.Millisecond
-
-// urgentWait is how long an urgent request's first step waits. Then it goes without a report.
-const urgentWait = 100 * time.Millisecond
-
-// urgentKept is the same while a number is kept.
-const urgentKept = 500 * time.Millisecond

@@ -91,9 +91,20 @@ func refuse(code errorCode, format string, args ...any) error {
 
 var errSuperseded = &commandError{code: codeSuperseded, text: "a newer command took this one's place"}
 
+var errStopping = &commandError{code: codeOffline, text: "mavrest is shutting down"}
+
 // interruption is the error of a request that somebody else ended; since is when.
 func interruption(since time.Time, why string) *commandError {
 	return &commandError{code: codeInterrupted, text: why, since: since}
+}
+
+// code is the code of a command's error; "" where it has none.
+func code(err error) errorCode {
+	var e *commandError
+	if errors.As(err, &e) {
+		return e.code
+	}
+	return ""
 }
 
 // vehicleFailed reports whether the vehicle is the reason of an error: it refused a step or did not answer.
@@ -115,14 +126,3 @@ func words(texts []statusText) string {
 	}
 	return strings.Join(list, "; ")
 }
-
-// code is the code of a command's error; "" where it has none.
-func code(err error) errorCode {
-	var e *commandError
-	if errors.As(err, &e) {
-		return e.code
-	}
-	return ""
-}
-
-var errStopping = &commandError{code: codeOffline, text: "mavrest is shutting down"}

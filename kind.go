@@ -8,7 +8,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// What a vehicle is, and how it moves at a moment. Whatever differs between kinds of vehicles is asked here, of
+// How a vehicle moves at a moment. Whatever differs between kinds of vehicles is asked here, of
 // the vehicle, each time it matters (docs/autopilots.md, "Kinds of vehicle").
 
 // kind is how a vehicle moves at a moment: a VTOL's may change at any time.

@@ -9,14 +9,6 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-// byReport reports whether a report proves the command, whatever its acks are.
-func (s *step) byReport() bool {
-	return s.cmd == common.MAV_CMD_DO_SET_MODE || s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
-}
-
-// isShown reports whether a report shows what the command has done.
-func (s *step) isShown() bool { return s.to != nil || s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM }
-
 // step is one MAVLink command. Unset numbers of a COMMAND_LONG are NaN on PX4 and 0 on ArduPilot.
 type step struct {
 	cmd common.MAV_CMD
@@ -51,6 +43,14 @@ func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
 // needsStream reports whether a stick stream, if one runs, must have run for a while before the
 // step: it enters a stick mode, or arms. ArduPilot without a receiver arms only on a stream.
 func (s *step) needsStream() bool { return s.arms() || (s.to != nil && s.to.mode.flownBySticks()) }
+
+// byReport reports whether a report proves the command, whatever its acks are.
+func (s *step) byReport() bool {
+	return s.cmd == common.MAV_CMD_DO_SET_MODE || s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
+}
+
+// isShown reports whether a report shows what the command has done.
+func (s *step) isShown() bool { return s.to != nil || s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM }
 
 // message is the step's MAVLink message; confirmation is the number of copies before it.
 func (s *step) message(system byte, confirmation uint8) message.Message {

@@ -9,11 +9,8 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// Times of a plan (docs/design.md, rule 5 and "The newest request wins").
-const (
-	// dueAtOnce: a first step that is due within this time of its request is due at once.
-	dueAtOnce = 10 * time.Millisecond
-)
+// dueAtOnce: a first step that is due within this time of its request is due at once (docs/design.md, rule 5).
+const dueAtOnce = 10 * time.Millisecond
 
 // commander knows whose turn it is, sends a task's steps and waits until the vehicle shows
 // them. Everything in it happens under the drone's mutex.

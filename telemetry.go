@@ -12,6 +12,10 @@ import (
 )
 
 const (
+	// offlineAfter is the time without HEARTBEAT and CURRENT_MODE after which the vehicle is
+	// offline (docs/design.md, "Reports").
+	offlineAfter = 3 * time.Second
+
 	// freshFor is how long a position, a landed state or a SYS_STATUS counts.
 	freshFor = 2 * time.Second
 
@@ -784,6 +788,13 @@ type statusText struct {
 	at       time.Time
 }
 
+// ofChecks reports whether a text is one of the checks before arming.
+func (t statusText) ofChecks() bool {
+	return strings.HasPrefix(t.text, "PreArm") ||
+		strings.HasPrefix(t.text, "Arm:") ||
+		strings.HasPrefix(t.text, "Preflight")
+}
+
 // textLog holds the last texts, and the chunks of incomplete ones.
 type textLog struct {
 	// kept: oldest first
@@ -902,14 +913,3 @@ func later(a, b time.Time) time.Time {
 // channels are RC_CHANNELS 1 to 16, in µs. The first four are roll, pitch, throttle and
 // yaw, the others a transmitter's switches.
 type channels [16]uint16
-
-// offlineAfter is the time without HEARTBEAT and CURRENT_MODE after which the vehicle is
-// offline (docs/design.md, "Reports").
-const offlineAfter = 3 * time.Second
-
-// ofChecks reports whether a text is one of the checks before arming.
-func (t statusText) ofChecks() bool {
-	return strings.HasPrefix(t.text, "PreArm") ||
-		strings.HasPrefix(t.text, "Arm:") ||
-		strings.HasPrefix(t.text, "Preflight")
-}

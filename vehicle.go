@@ -5,9 +5,6 @@ import "github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 // airframe is what a vehicle is. It stays.
 type airframe uint8
 
-// firmware is a family of autopilots that share one table of modes.
-type firmware uint8
-
 const (
 	// multicopter: it hovers; a helicopter too
 	multicopter airframe = 1 << iota
@@ -26,6 +23,9 @@ const (
 
 	flies = multicopter | vtol | fixedWing
 )
+
+// firmware is a family of autopilots that share one table of modes.
+type firmware uint8
 
 // The families: a bit each, and firmwareUnknown.
 const (

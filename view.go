@@ -104,6 +104,14 @@ type situation struct {
 // place is in degrees, metres above home and metres above mean sea level. NaN is unknown.
 type place struct{ lat, lon, altitude, amsl float64 }
 
+// aim is the destination of what was commanded here last.
+type aim struct {
+	place
+
+	// reached says that the vehicle was there, and still has its height.
+	reached bool
+}
+
 // motion is a velocity over ground, in metres a second.
 type motion struct{ north, east, down float64 }
 
@@ -120,6 +128,11 @@ func (v view) shown() Mode {
 
 // flying reports whether the drone may be in the air: armed, and not reported on the ground.
 func (v view) flying() bool { return v.armed && v.landed != onGround }
+
+// still, in m/s, is the speed below which a hold holds.
+const still = 0.5
+
+func (v view) groundSpeed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }
 
 // clearWithin is how long a step that flies to a place may wait until the drone is clear of the ground.
 func (v view) clearWithin() time.Duration {
@@ -152,16 +165,3 @@ func (v view) takeoffAltitude() float64 { return v.param("TKOFF_ALT", 50) }
 // cruise is a Copter's default speed of a goto, in m/s; NaN if unknown. WP_SPD, from 4.8-dev on,
 // is in m/s, the older WPNAV_SPEED in cm/s.
 func (v view) cruise() float64 { return v.param("WP_SPD", v.param("WPNAV_SPEED", math.NaN())/100) }
-
-// aim is the destination of what was commanded here last.
-type aim struct {
-	place
-
-	// reached says that the vehicle was there, and still has its height.
-	reached bool
-}
-
-func (v view) groundSpeed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }
-
-// still, in m/s, is the speed below which a hold holds.
-const still = 0.5
