@@ -1,6 +1,7 @@
 package main
 
-// The rule of drone.mu (CONTRIBUTING.md, "The mutex"), held by following the calls in the source.
+// What docs/design.md and CONTRIBUTING.md say of the source, held by reading it: the rule of drone.mu (CONTRIBUTING.md,
+// "The mutex"), the breaks, the simulator's independence, the order of the files and what is pure.
 
 import (
 	"flag"
@@ -26,10 +27,60 @@ var lockers = []string{"locked", "change", "record", "changeMayWait"}
 // unlockers may use the mutex too.
 var unlockers = []string{"unlockChanged", "pause"}
 
+// parsed is some source with its types, as far as they are its own.
+type parsed struct {
+	fset  *token.FileSet
+	files []*ast.File
+	info  *types.Info
+}
+
+// parse parses the source of a program, by the names of its files.
+func parse(t *testing.T, sources map[string]string) parsed {
+	t.Helper()
+	p := parsed{
+		fset: token.NewFileSet(),
+		info: &types.Info{Uses: make(map[*ast.Ident]types.Object), Defs: make(map[*ast.Ident]types.Object),
+			Types: make(map[ast.Expr]types.TypeAndValue)},
+	}
+	for name, text := range sources {
+		f, err := parser.ParseFile(p.fset, name, text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.files = append(p.files, f)
+	}
+
+	// Other packages are not loaded: what comes from them has no type, which is an error here and no harm.
+	conf := types.Config{Importer: noImporter{}, Error: func(error) {}}
+	conf.Check("main", p.fset, p.files, p.info)
+	return p
+}
+
+type noImporter struct{}
+
+func (noImporter) Import(string) (*types.Package, error) { return nil, fs.ErrNotExist }
+
+// programSources are the files of the program and of the simulator, by their names.
+func programSources(t *testing.T) map[string]string {
+	t.Helper()
+	sources := make(map[string]string)
+	names, _ := filepath.Glob("*.go")
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources[name] = string(text)
+	}
+	return sources
+}
+
 // underMutex is what the calls of a package do with drone.mu.
 type underMutex struct {
-	info    *types.Info
-	fset    *token.FileSet
+	parsed
 	guarded []string        // the fields of drone that mu guards
 	owns    map[string]bool // the maps, pointers and slices in them, by their types
 	bodies  map[types.Object]ast.Node
@@ -47,28 +98,14 @@ type visited struct {
 func checkMutex(t *testing.T, sources map[string]string) []string {
 	t.Helper()
 	u := &underMutex{
-		fset: token.NewFileSet(), bodies: make(map[types.Object]ast.Node), seen: make(map[visited]bool),
+		parsed: parse(t, sources), bodies: make(map[types.Object]ast.Node), seen: make(map[visited]bool),
 		owns: make(map[string]bool),
-		info: &types.Info{Uses: make(map[*ast.Ident]types.Object), Defs: make(map[*ast.Ident]types.Object),
-			Types: make(map[ast.Expr]types.TypeAndValue)},
 	}
-	var files []*ast.File
-	for name, text := range sources {
-		f, err := parser.ParseFile(u.fset, name, text, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, f)
-	}
-	// Other packages are not loaded: what comes from them has no type, which is an error here and no harm.
-	conf := types.Config{Importer: noImporter{}, Error: func(error) {}}
-	conf.Check("main", u.fset, files, u.info)
-
 	used := make(map[types.Object]bool)
 	for _, o := range u.info.Uses {
 		used[o] = true
 	}
-	for _, f := range files {
+	for _, f := range u.files {
 		for _, d := range f.Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
@@ -86,10 +123,6 @@ func checkMutex(t *testing.T, sources map[string]string) []string {
 	slices.Sort(u.wrong)
 	return slices.Compact(u.wrong)
 }
-
-type noImporter struct{}
-
-func (noImporter) Import(string) (*types.Package, error) { return nil, fs.ErrNotExist }
 
 // readTypes finds the fields that drone.mu guards, and waiters that are kept.
 func (u *underMutex) readTypes(d *ast.GenDecl) {
@@ -274,16 +307,7 @@ func (u *underMutex) follow(o types.Object, held bool) {
 }
 
 func TestTheMutexIsLockedByWhatItsNameSays(t *testing.T) {
-	sources := make(map[string]string)
-	names, _ := filepath.Glob("*.go")
-	for _, name := range slices.DeleteFunc(names,
-		func(name string) bool { return strings.HasSuffix(name, "_test.go") }) {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sources[name] = string(text)
-	}
+	sources := programSources(t)
 	for _, wrong := range checkMutex(t, sources) {
 		t.Error(wrong)
 	}
@@ -719,70 +743,259 @@ func TestNoSimulatedAutopilotHidesWhatBothShare(t *testing.T) {
 	}
 }
 
-// rooms are the files of the program as docs/design.md lists them, a list item each, from the top of the house to the
-// bottom. Files of one item share a room, and may use each other.
-func rooms(t *testing.T) (level map[string]int) {
+// room is an item of the list of files in docs/design.md: its files, and what the page says of them.
+type room struct {
+	files []string
+	says  string
+}
+
+// rooms are the items of the list, from the top of the house to the bottom.
+func rooms(t *testing.T) (list []room) {
 	t.Helper()
 	_, house, _ := strings.Cut(pageText(t, "design.md"), "## The house")
 	house, _, _ = strings.Cut(house, "\n### ")
-	level = make(map[string]int)
-	item := regexp.MustCompile("(?m)^- (`[a-z0-9_]+\\.go`(?:, `[a-z0-9_]+\\.go`)*):")
-	for i, m := range item.FindAllStringSubmatch(house, -1) {
-		for _, name := range strings.Split(m[1], ", ") {
-			level[strings.Trim(name, "`")] = i
-		}
+	item := regexp.MustCompile("(?m)^- (`[a-z0-9_]+\\.go`(?:, `[a-z0-9_]+\\.go`)*): (.*)$")
+	for _, m := range item.FindAllStringSubmatch(house, -1) {
+		list = append(list, room{strings.Split(strings.ReplaceAll(m[1], "`", ""), ", "), m[2]})
 	}
-	return level
+	return list
 }
 
-// usesAbove returns what a file of some source uses of a file that stands above it.
-func usesAbove(sources map[string]string, level map[string]int) (wrong []string) {
-	fset := token.NewFileSet()
-	var files []*ast.File
-	for name, text := range sources {
-		f, err := parser.ParseFile(fset, name, text, 0)
-		if err != nil {
-			return []string{err.Error()}
+// mostShared is how many items of the list may have more than one file. Files of one item may use each other, so the
+// more of them there are the less the order says.
+const mostShared = 3
+
+// wrongRooms returns where the list and the files of some source differ.
+func wrongRooms(list []room, sources map[string]string) (wrong []string) {
+	var listed []string
+	shared := 0
+	for _, r := range list {
+		if len(r.files) > 1 {
+			shared++
 		}
-		files = append(files, f)
+		for _, name := range r.files {
+			if slices.Contains(listed, name) {
+				wrong = append(wrong, name+" is listed twice")
+			}
+			if sources[name] == "" {
+				wrong = append(wrong, name+" is listed, and there is no such file")
+			}
+			listed = append(listed, name)
+		}
 	}
-	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
-	conf := types.Config{Importer: noImporter{}, Error: func(error) {}}
-	conf.Check("main", fset, files, info)
-	for id, o := range info.Uses {
-		from, to := fset.Position(id.Pos()), fset.Position(o.Pos())
+	if shared > mostShared {
+		wrong = append(wrong, fmt.Sprintf("%d items have more than one file, at most %d may", shared, mostShared))
+	}
+	for name := range sources {
+		if !slices.Contains(listed, name) {
+			wrong = append(wrong, name+" is not listed")
+		}
+	}
+	return wrong
+}
+
+// usesAbove returns what files of some source use of a file that stands above them in the list.
+func usesAbove(list []room, p parsed) (wrong []string) {
+	level := make(map[string]int)
+	for i, r := range list {
+		for _, name := range r.files {
+			level[name] = i
+		}
+	}
+	for id, o := range p.info.Uses {
+		from, to := p.fset.Position(id.Pos()), p.fset.Position(o.Pos())
 		if to.IsValid() && level[from.Filename] > level[to.Filename] {
-			wrong = append(wrong, fmt.Sprintf("%s uses %s of %s, which stands above it", from, id.Name, to.Filename))
+			wrong = append(wrong, fmt.Sprintf("%s: %s uses %s of %s, which stands above it", from, from.Filename,
+				id.Name, to.Filename))
 		}
 	}
-	slices.Sort(wrong)
 	return wrong
 }
 
 func TestAFileUsesOnlyWhatStandsBelowIt(t *testing.T) {
-	level := rooms(t)
-	sources := make(map[string]string)
-	names, _ := filepath.Glob("*.go")
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		if _, has := level[name]; !has {
-			t.Errorf("docs/design.md, The house, does not list %s", name)
-		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sources[name] = string(text)
-	}
-	for _, wrong := range usesAbove(sources, level) {
-		t.Error(wrong)
+	list := rooms(t)
+	sources := programSources(t)
+	p := parse(t, sources)
+	for _, wrong := range append(wrongRooms(list, sources), usesAbove(list, p)...) {
+		t.Errorf("docs/design.md, The house: %s", wrong)
 	}
 
-	// It can fail.
+	at := func(name string) int {
+		return slices.IndexFunc(list, func(r room) bool { return slices.Contains(r.files, name) })
+	}
+	mode, vehicle, step := at("mode.go"), at("vehicle.go"), at("step.go")
+	swapped := slices.Clone(list)
+	swapped[mode], swapped[vehicle] = list[vehicle], list[mode]
+	with := func(rooms ...room) []room { return append(slices.Clone(list), rooms...) }
+	for says, wrong := range map[string][]room{
+		"mode.go uses flies of vehicle.go, which stands above it": swapped,
+		"step.go is not listed":                                   slices.Delete(slices.Clone(list), step, step+1),
+		"step.go is listed twice":                                 with(room{files: []string{"step.go"}}),
+		"steps.go is listed, and there is no such file":           with(room{files: []string{"steps.go"}}),
+		"items have more than one file, at most 3 may": with(room{files: []string{"a.go", "b.go"}},
+			room{files: []string{"c.go", "d.go"}}),
+	} {
+		found := append(wrongRooms(wrong, sources), usesAbove(wrong, p)...)
+		if !slices.ContainsFunc(found, func(s string) bool { return strings.HasSuffix(s, says) }) {
+			t.Errorf("not found: %s; only %q", says, found)
+		}
+	}
 	sources["frame.go"] += "\nvar up = offlineAfter\n"
-	if len(usesAbove(sources, level)) != 1 {
-		t.Error("a use of what stands above is not found")
+	if found := usesAbove(list, parse(t, sources)); len(found) != 1 ||
+		!strings.HasSuffix(found[0], "frame.go uses offlineAfter of telemetry.go, which stands above it") {
+		t.Errorf("a use of what stands above is not found: %q", found)
+	}
+}
+
+// clocks are the functions of the package time that have a clock.
+var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "NewTimer", "NewTicker", "Tick"}
+
+// purity finds what some source does that docs/design.md does not call pure.
+type purity struct {
+	parsed
+	functions map[types.Object]*ast.FuncDecl
+
+	// shared are the fields and variables that hold a mutex, a channel or a log.
+	shared map[types.Object]bool
+}
+
+func newPurity(t *testing.T, sources map[string]string) *purity {
+	t.Helper()
+	p := &purity{
+		parsed: parse(t, sources), functions: make(map[types.Object]*ast.FuncDecl), shared: make(map[types.Object]bool),
+	}
+	for _, f := range p.files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				p.functions[p.info.Defs[n.Name]] = n
+			case *ast.Field:
+				if _, function := n.Type.(*ast.FuncType); function || p.direct(n.Type) == "" {
+					break
+				}
+				for _, name := range n.Names {
+					p.shared[p.info.Defs[name]] = true
+				}
+			}
+			return true
+		})
+	}
+	return p
+}
+
+// direct is what some source itself does that is not pure; "" if it is pure.
+func (p *purity) direct(source ast.Node) (what string) {
+	ast.Inspect(source, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			what = "go"
+		case *ast.ChanType:
+			what = "chan"
+		case *ast.Ident:
+			if p.shared[p.info.Uses[n]] {
+				what = n.Name
+			}
+		case *ast.SelectorExpr:
+			x, _ := n.X.(*ast.Ident)
+			if of, ok := p.info.Uses[x].(*types.PkgName); ok {
+				switch path := of.Imported().Path(); path {
+				case "log", "log/slog", "sync", "sync/atomic":
+					what = path
+				case "time":
+					if slices.Contains(clocks, n.Sel.Name) {
+						what = "time." + n.Sel.Name
+					}
+				}
+			}
+		}
+		return what == ""
+	})
+	return what
+}
+
+// follow is what a function does that is not pure, with the functions that lead to it; "" if it is pure.
+func (p *purity) follow(function types.Object, seen map[types.Object]bool) (what string) {
+	f := p.functions[function]
+	if f == nil || f.Body == nil || seen[function] {
+		return ""
+	}
+	seen[function] = true
+	if what = p.direct(f); what != "" {
+		return what
+	}
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && what == "" {
+			if what = p.follow(p.info.Uses[id], seen); what != "" {
+				what = id.Name + ": " + what
+			}
+		}
+		return what == ""
+	})
+	return what
+}
+
+// checkPure returns what is not pure of what the list calls pure: of a room's files all functions, or those that it
+// names.
+func checkPure(t *testing.T, list []room, sources map[string]string) (wrong []string) {
+	t.Helper()
+	p := newPurity(t, sources)
+	word := regexp.MustCompile("`([a-zA-Z]+)`")
+	for _, r := range list {
+		_, says, pure := strings.Cut(r.says, ". Pure")
+		if !pure {
+			continue
+		}
+		missing := make(map[string]bool)
+		for _, m := range word.FindAllStringSubmatch(says, -1) {
+			missing[m[1]] = true
+		}
+		all := len(missing) == 0
+		for o, f := range p.functions {
+			if o == nil || !slices.Contains(r.files, p.fset.Position(f.Pos()).Filename) {
+				continue
+			}
+			if _, named := missing[o.Name()]; !all && !named {
+				continue
+			}
+			missing[o.Name()] = false
+			if what := p.follow(o, make(map[types.Object]bool)); what != "" {
+				wrong = append(wrong, fmt.Sprintf("%s: %s is not pure: %s", r.files[0], o.Name(), what))
+			}
+		}
+		for name, is := range missing {
+			if is {
+				wrong = append(wrong, r.files[0]+" has no "+name)
+			}
+		}
+	}
+	return wrong
+}
+
+func TestWhatIsCalledPureIsPure(t *testing.T) {
+	list := rooms(t)
+	sources := programSources(t)
+	for _, wrong := range checkPure(t, list, sources) {
+		t.Errorf("docs/design.md, The house: %s", wrong)
+	}
+	for name, source := range map[string]string{
+		"mode.go":    "func asksTheClock() time.Time { return time.Now() }\n\nfunc waits(c chan int) { <-c }",
+		"heard.go":   "func counts() { helps() }\n\nfunc helps() { slog.Info(\"counted\") }",
+		"sticks.go":  "func (s *sticks) locks(d *drone) { d.mu.Lock() }",
+		"command.go": "func (s *step) decide() { go s.arms() }",
+	} {
+		sources[name] = strings.Replace(sources[name]+"\n"+source+"\n", "import (", "import (\n\t\"log/slog\"", 1)
+	}
+	found := checkPure(t, append(list, room{[]string{"task.go"}, "Its turn. Pure: `turns`"}), sources)
+	slices.Sort(found)
+	if want := []string{
+		"command.go: decide is not pure: go",
+		"heard.go: counts is not pure: helps: log/slog",
+		"heard.go: helps is not pure: log/slog",
+		"mode.go: asksTheClock is not pure: time.Now",
+		"mode.go: waits is not pure: chan",
+		"sticks.go: locks is not pure: mu",
+		"task.go has no turns",
+	}; !slices.Equal(found, want) {
+		t.Errorf("found %q,\nwant %q", found, want)
 	}
 }
