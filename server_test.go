@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -452,21 +451,6 @@ func TestAConnectionOutlivesBadRequests(t *testing.T) {
 	w.ask("GET", "/api/drone", "").wantOK(t, `{"status":"OK"}`)
 }
 
-// A client that waits for 100 Continue is told at once that its body is too long: it sends none.
-func TestABodyThatIsAnnouncedTooLongIsNotWaitedFor(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		p, _ := serve(t, silent(), maxConnections)
-		w := p.connect()
-		io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nExpect: 100-continue\r\n"+
-			"Content-Length: 4097\r\n\r\n")
-		r, err := w.receive("POST")
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.want(t, 413, "too_large")
-	})
-}
-
 func TestHeadersMayHave16KiBInAll(t *testing.T) {
 	s := listen(t, silent())
 	for size, want := range map[int]int{2000: 200, 16 << 10: 200, 16<<10 + 1: 431, 20_000: 431} {
@@ -477,82 +461,6 @@ func TestHeadersMayHave16KiBInAll(t *testing.T) {
 			t.Errorf("%d bytes: answered %d %s (%v), want %d", size, r.status, r.body, err, want)
 		}
 	}
-}
-
-func TestChunksThatNeverEndAreAnswered413(t *testing.T) {
-	s := listen(t, silent())
-	for _, path := range []string{"/api/drone/land", "/api/drone/input"} {
-		w := dial(t, s.address)
-		fmt.Fprintf(w, "POST %s HTTP/1.1\r\nHost: drone.local\r\nTransfer-Encoding: chunked\r\n\r\n", path)
-		var writer sync.WaitGroup
-		writer.Go(func() {
-			for chunk := "400\r\n" + strings.Repeat(" ", 0x400) + "\r\n"; ; {
-				if _, err := io.WriteString(w, chunk); err != nil {
-					return
-				}
-			}
-		})
-		r, err := w.receive("POST")
-		if err != nil {
-			t.Error(err)
-		}
-		r.want(t, 413, "too_large")
-		w.Close()
-		writer.Wait()
-	}
-	dial(t, s.address).ask("GET", "/api/drone", "").wantOK(t)
-}
-
-func TestAnIncompleteBodyIs400(t *testing.T) {
-	const half = "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 9\r\n\r\n{"
-	want := func(t *testing.T, w *wire, says string) {
-		r, err := w.receive("POST")
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.want(t, 400, "bad_request")
-		lineEqual(t, "the error", r.failure(t).Error, says)
-	}
-	t.Run("it stalls", func(t *testing.T) {
-		inLinkBubble(t, func(t *testing.T) {
-			p, _ := serve(t, silent(), maxConnections)
-			w := p.connect()
-			began := time.Now()
-			io.WriteString(w, half)
-			want(t, w, "the whole body did not arrive within 10 s")
-			if took := time.Since(began); took != readTimeout {
-				t.Errorf("answered after %v, want %v", took, readTimeout)
-			}
-		})
-	})
-	t.Run("it ends", func(t *testing.T) {
-		w := dial(t, listen(t, silent()).address)
-		io.WriteString(w, half)
-		w.Conn.(*net.TCPConn).CloseWrite()
-		want(t, w, "the body ended early")
-	})
-}
-
-// A small board sends its headers, and a moment later a body whose length it did not give. Its
-// connection must not be reset by then, or the answer is lost.
-func TestTheAnswer411IsReadThoughTheBodyComesLater(t *testing.T) {
-	s := listen(t, silent())
-	w := dial(t, s.address)
-	io.WriteString(w, "POST /api/drone/takeoff HTTP/1.1\r\nHost: drone.local\r\nContent-Type: application/json\r\n\r\n")
-	// In real time, as sockets work in no other: by now the server has answered, and closed its side.
-	time.Sleep(100 * time.Millisecond)
-	for range 10 {
-		if _, err := io.WriteString(w, `{"altitude":3,"wait":60}`); err != nil {
-			t.Fatalf("the connection was reset: %v", err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	r, err := w.receive("POST")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.want(t, 411, "length_required")
-	w.gone()
 }
 
 // A client that has closed its side still gets an answer to a GET.
@@ -853,37 +761,6 @@ func TestAClientIsItsAddress(t *testing.T) {
 	} {
 		if got := clientOf(&http.Request{RemoteAddr: from}).String(); got != want {
 			t.Errorf("%s is %s, want %s", from, got, want)
-		}
-	}
-}
-
-func TestACommandWhoseClientHasGoneIsNotCarriedOut(t *testing.T) {
-	s := listen(t, silent())
-	for path, body := range postRoutes {
-		for _, test := range []struct {
-			gone bool
-			want int
-		}{{true, 400}, {false, 503}} {
-			w := dial(t, s.address)
-			raw, err := w.Conn.(*net.TCPConn).SyscallConn()
-			if err != nil {
-				t.Fatal(err)
-			}
-			// As after an outage, the request and the connection's end arrive together.
-			raw.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK, 1) })
-			w.send("POST", path, body)
-			if test.gone {
-				w.Conn.(*net.TCPConn).CloseWrite()
-			} else {
-				raw.Control(func(fd uintptr) {
-					syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK,
-						0)
-				})
-			}
-			if r, err := w.receive("POST"); err != nil || r.status != test.want {
-				t.Errorf("%s, gone %v: got %d %s %v want %d", path, test.gone, r.status, r.body, err, test.want)
-			}
-			w.Close()
 		}
 	}
 }
