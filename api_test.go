@@ -451,61 +451,6 @@ func TestAPlaceOutOfReachIsFlownToWhereThePilotAllowsIt(t *testing.T) {
 	})
 }
 
-func TestSticksBelongToTheAddressThatSentThemLast(t *testing.T) {
-	for _, flavour := range []simFlavour{simPX4, simArduPilot} {
-		flyHTTP(t, flavour, func(hf *httpFlight) {
-			const a, again, b = "192.168.1.23:40000", "192.168.1.23:40001", "192.168.1.24:40000"
-			post := func(from, path, body string) reply {
-				return call(hf.handler, "POST", "/api/drone/"+path, strings.NewReader(body), "From", from)
-			}
-			refused := func(from, owner string) {
-				hf.Helper()
-				post(from, "input", `{"roll":-1}`).want(hf.T, 409, "wrong_mode", "another client ("+
-					owner+") has the sticks; set the mode to take them")
-			}
-			has := func(client, want string) {
-				hf.Helper()
-				call(hf.handler, "GET", "/api/drone/status", nil, "From", client).has(hf.T, want)
-			}
-			hf.fly("hold")
-			post(a, "mode", `{"mode":"position"}`).wantOK(hf.T)
-			refused(b, "192.168.1.23") // the client that set the mode has 3 s to move the sticks
-			post(a, "input", `{"roll":1,"timeout":1}`).wantOK(hf.T)
-			post(again, "input", `{"roll":1,"timeout":1}`).wantOK(hf.T) // another port of the same address
-			refused(b, "192.168.1.23")
-			has(a, `"by":"client","from":"192.168.1.23","yours":true}`)
-			has(b, `"by":"client","from":"192.168.1.23","yours":false}`)
-			time.Sleep(1100 * time.Millisecond)
-			has(a, `"by":null,"from":null,"yours":false}`)
-			post(b, "input", `{"roll":-1,"timeout":1}`).wantOK(hf.T)
-			refused(a, "192.168.1.24")
-			// Setting the mode takes the sticks, and gives its client time to move them.
-			post(a, "mode", `{"mode":"position"}`).wantOK(hf.T)
-			has(a, `"by":null,"from":"192.168.1.23","yours":true}`)
-			refused(b, "192.168.1.23")
-			time.Sleep(2900 * time.Millisecond)
-			refused(b, "192.168.1.23")
-			time.Sleep(200 * time.Millisecond)
-			post(b, "input", `{"roll":-1,"timeout":5}`).wantOK(hf.T)
-			// Other commands are open to every address.
-			post(a, "mode", `{"mode":"hold"}`).wantOK(hf.T)
-			has(b, `"by":null,"from":null,"yours":false}`)
-			post(a, "mode", `{"mode":"altitude"}`).wantOK(hf.T)
-			post(a, "input", `{"roll":1}`).wantOK(hf.T)
-		})
-	}
-}
-
-func TestThrottleMustBeGivenInManualMode(t *testing.T) {
-	for _, body := range []string{``, `{}`, `{"roll":0.5}`, `{"roll":0.5,"throttle":null}`} {
-		flyHTTP(t, simPX4, func(hf *httpFlight) {
-			hf.fly("manual")
-			hf.untouched(func() { hf.post("/api/drone/input", body).want(hf.T, 422, "out_of_range", "throttle") })
-			hf.post("/api/drone/input", `{"throttle":0}`).wantOK(hf.T)
-		})
-	}
-}
-
 func TestAModeIsReadInAnyLetterCase(t *testing.T) {
 	for _, mode := range []string{"manual", "altitude", "position", "takeoff", "hold", "land", "rtl", "rtgs"} {
 		for _, written := range []string{strings.ToUpper(mode), strings.ToUpper(mode[:1]) + mode[1:], mode} {
@@ -597,29 +542,6 @@ func TestNoCommandCostsTheAutopilotItsHeartbeat(t *testing.T) {
 		if answers[200] < 500 || aloft < 500 {
 			f.Errorf("little happened: aloft %d times, answers %v", aloft, answers)
 		}
-	})
-}
-
-func TestInputOutsideItsThreeModesIsWrongMode(t *testing.T) {
-	for _, mode := range []string{"hold", "land", "rtl", "rtgs"} {
-		for _, flavour := range []simFlavour{simPX4, simArduPilot} {
-			flyHTTP(t, flavour, func(hf *httpFlight) {
-				hf.fly("hold")
-				hf.post("/api/drone/mode", `{"mode":"`+mode+`"}`).wantOK(hf.T)
-				hf.untouched(func() {
-					hf.post("/api/drone/input", `{"roll":1,"throttle":1}`).want(hf.T, 409, "wrong_mode", mode)
-				})
-				hf.wantMode(mode)
-			})
-		}
-	}
-	flyHTTP(t, simPX4, func(hf *httpFlight) {
-		hf.post("/api/drone/takeoff", ``).wantOK(hf.T)
-		hf.untouched(func() { hf.post("/api/drone/input", `{}`).want(hf.T, 409, "wrong_mode", "takeoff") })
-		hf.sim.pilotMode(simPX4Offboard)
-		time.Sleep(2 * time.Second)
-		hf.wantMode("other")
-		hf.untouched(func() { hf.post("/api/drone/input", `{}`).want(hf.T, 409, "wrong_mode", "other") })
 	})
 }
 

@@ -363,38 +363,6 @@ func TestASlowSerialLineHasItsReportsAtHalfTheRate(t *testing.T) {
 	}
 }
 
-// Neither a line below 921600 baud nor a PX4 without CURRENT_MODE surely shows a mode that lasts 40 ms.
-func TestAWarningSaysWhereSticksUndoAPilotsSwitchUnseen(t *testing.T) {
-	for _, c := range []struct {
-		baud     int64
-		live     bool
-		override float64
-		warned   bool
-	}{
-		{57600, true, 1, true}, {115200, true, 3, true}, {57600, true, 2, false}, {921600, true, 1, false},
-		{0, true, 1, false},
-		{921600, false, 1, true}, {57600, false, 1, true}, {921600, false, 0, false},
-	} {
-		inLinkBubble(t, func(t *testing.T) {
-			b := newLineBench(t, px4Beat(), func(b *lineBench) {
-				b.link.device.line, b.live = atBaud(c.baud), c.live
-				b.params["COM_RC_OVERRIDE"] = c.override
-			})
-			b.settle()
-			for range 2 {
-				b.say(b.param("COM_RC_OVERRIDE", c.override)) // requested by another program
-			}
-			time.Sleep(time.Second)
-			n := 0
-			for _, m := range b.snapped().tel.texts.kept {
-				n += strings.Count(m.text, "COM_RC_OVERRIDE")
-			}
-			lineEqual(t, fmt.Sprintf("messages at %d baud, live %v, with %g", c.baud, c.live, c.override), n,
-				b2i(c.warned))
-		})
-	}
-}
-
 func TestTheMessagesAskedForTakeLessThanHalfOfALinkAt57600(t *testing.T) {
 	const half = 57600 / 10 / 2 // bytes a second
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {

@@ -688,18 +688,6 @@ func TestSticksGoOutAsTheGroundStationsSystemAndOurComponent(t *testing.T) {
 	})
 }
 
-// A released stick must not be followed by one that waited for a busy port.
-func TestTheStreamsEndDropsTheSticksThatWaitForThePort(t *testing.T) {
-	d := newDrone(device{name: "none"}, 0, false, slog.Default())
-	d.link.writer = newWriter(d.link, nil)
-	for phase, wait := range map[stickPhase]int{stickOff: 0, stickClient: 1} {
-		d.link.setSticks(&outgoing{})
-		d.sticks.phase = phase
-		d.act()
-		lineEqual(t, "sticks that wait", len(d.link.writer.sticks), wait)
-	}
-}
-
 var mavsdkPython = flag.String("mavsdk", "",
 	"TestMavrestFliesBesideAnotherClient: a python3 that has mavsdk; CI installs one")
 
