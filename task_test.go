@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,105 +15,10 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
 
-// On the ground a failed plan disarms what it armed or may have armed (rule 7). A refused arming
-// has armed nothing.
-func TestWhatAFailedPlanArmedIsDisarmed(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		refuse bool
-		armed  bool // by somebody else, before the plan
-		state  common.MAV_LANDED_STATE
-		sends  string // param1 of each arming and disarming
-		code   errorCode
-	}{
-		{"refused: it armed nothing, and a pilot may arm now", true, false, common.MAV_LANDED_STATE_ON_GROUND, "1",
-			codeRefused},
-		{"not answered", false, false, common.MAV_LANDED_STATE_ON_GROUND, "1 1 1 1 1 1 1 0 0 0 0 0 0 0", codeNoAck},
-		{"in the air it stays armed", false, false, common.MAV_LANDED_STATE_IN_AIR, "1 1 1 1 1 1 1", codeNoAck},
-		{"what a pilot armed stays armed", false, true, common.MAV_LANDED_STATE_ON_GROUND, "1", codeNoAck},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
-				b.shows(px4Custom(4, 3), c.armed)
-				b.say(b.beat)
-				landed := time.NewTicker(500 * time.Millisecond)
-				defer landed.Stop()
-				b.say(&common.MessageExtendedSysState{LandedState: c.state})
-				time.Sleep(time.Millisecond)
-				b.follow(func(id uint16, _ int) {
-					if id == uint16(common.MAV_CMD_COMPONENT_ARM_DISARM) && c.refuse {
-						b.ack(time.Millisecond, id, common.MAV_RESULT_DENIED)
-					}
-				})
-				began, answer := time.Now(), b.command(armIt)
-				time.AfterFunc(giveUp+100*time.Millisecond, func() { b.command(goHome) }) // must not end a disarming
-				var o benchOutcome
-				for waits := true; waits; {
-					select {
-					case o = <-answer:
-						waits = false
-					case <-landed.C:
-						b.say(&common.MessageExtendedSysState{LandedState: c.state})
-					}
-				}
-				lineEqual(t, "code", o.code(), c.code)
-				sends := ""
-				for _, m := range b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM) {
-					if !m.at.Before(began) {
-						sends += fmt.Sprint(" ", m.msg.(*common.MessageCommandLong).Param1)
-					}
-				}
-				lineEqual(t, "sends", strings.TrimSpace(sends), c.sends)
-			})
-		})
-	}
-}
-
 // slowly delays the line as a telemetry radio does, and gives mavrest time to measure it.
 func (f *flight) slowly(oneWay time.Duration) {
 	f.sim.change(func() { f.sim.switches().delay = oneWay })
 	time.Sleep(4 * time.Second)
-}
-
-// A disarmed vehicle may leave these modes without a takeover (rule 3). Then mavrest must not
-// arm it in the mode that it went to.
-func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
-	for _, c := range []struct {
-		name         string
-		mode         Mode
-		to           uint32
-		streams, arm bool // our stream runs; the command arms, else it disarms
-		code         errorCode
-		sends        int // armings and disarmings
-	}{
-		{"return", ModeRTL, px4Custom(1, 0), false, true, codeInterrupted, 0},
-		{"return; a disarming is sent", ModeRTL, px4Custom(1, 0), false, false, "", 1},
-		{"hold, and PX4 goes to POSCTL because of our stream", ModeHold, px4Custom(3, 0), true, true, codeInterrupted,
-			0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			inLinkBubble(t, func(t *testing.T) {
-				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_PX4, px4Custom(1, 0), false)) // in manual mode
-				b.settle()
-				if c.streams {
-					b.drone.mu.Lock()
-					b.drone.sticks.phase, b.drone.sticks.client.spoke = stickNobody, time.Now()
-					b.drone.mu.Unlock()
-				}
-				b.follow(func(id uint16, try int) {
-					b.ack(0, id, ackAccepted)
-					time.AfterFunc(5*time.Millisecond, func() { // between two requests of a report
-						b.shows(entered[px4][c.mode], false)
-						b.say(b.beat)
-						b.shows(c.to, false)
-					})
-				})
-				o := <-b.command(request{setMode: true, mode: c.mode, arm: &c.arm})
-				lineEqual(t, "code", o.code(), c.code)
-				lineEqual(t, "armings and disarmings", len(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)), c.sends)
-			})
-		})
-	}
 }
 
 // toALandingPlace flies towards a landing's place. Then the vehicle falls silent.
@@ -162,44 +66,6 @@ func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 				f.sim.change(func() { f.sim.switches().muted = false })
 				time.Sleep(20 * time.Second)
 				f.wantHandsOff(since)
-			})
-		})
-	}
-}
-
-// A takeover, another landing or the landing itself came before landThere had the mutex.
-func TestTheSecondLegOfALandingThatHasEndedIsNotSent(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		lands := landingThere()
-		lands.plan.second = nil
-		for _, c := range []struct{ due, present *manoeuvre }{{landingThere(), nil}, {landingThere(), landingThere()},
-			{lands, lands}} {
-			d, began := newDrone(device{}, 0, false, slog.Default()), time.Now()
-			d.online, d.cmd.clientActed = true, true
-			d.cmd.manoeuvre = c.present
-			d.changeMayWait(func(w waiter) { d.landThere(w, c.due) })
-			lineEqual(t, "time that it waited to send the landing", time.Since(began), 0)
-		}
-	})
-}
-
-func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
-	// a stream ends 5 s after its client's last command
-	for _, c := range []struct{ lineDelay, afterCommand time.Duration }{
-		{0, 5000 * time.Millisecond}, {200 * time.Millisecond, 4600 * time.Millisecond},
-		{200 * time.Millisecond, 4800 * time.Millisecond},
-	} {
-		t.Run(fmt.Sprint(c), func(t *testing.T) {
-			fly(t, simPX4, nil, func(f *flight) {
-				f.slowly(c.lineDelay)
-				f.accepted("/mode", `{"mode":"position"}`)
-				f.accepted("/mode", `{"mode":"hold"}`)
-				time.Sleep(time.Until(f.drone.sticks.client.spoke.Add(c.afterCommand)))
-				f.accepted("/mode", `{"arm":true}`)
-				time.Sleep(1200 * time.Millisecond)
-				if f.sim.truth().failsafe {
-					t.Errorf("a failsafe; the last sticks were %v", f.stream(time.Now().Add(-2*time.Second)))
-				}
 			})
 		})
 	}
@@ -364,84 +230,6 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	lineEqual(t, "a newer command's reason replaces the disarming's", own.endedBy, errSuperseded)
 }
 
-// A pilot's switch crosses the landing over a place on the wire, then the vehicle shows the
-// landing: it continues no manoeuvre.
-func TestALandingOverAPlaceThatShowsAfterATakeoverContinuesNothing(t *testing.T) {
-	fly(t, simPX4, nil, func(f *flight) {
-		d := toALandingPlace(f)
-		d.mu.Lock()
-		m := d.cmd.manoeuvre
-		d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })
-		d.mu.Unlock()
-		reports := func(name string) {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			d.hearMessage(flyingBeat(t, name, minimal.MAV_STATE_ACTIVE), time.Now())
-		}
-		for range 10 {
-			time.Sleep(10 * time.Millisecond)
-			reports("AUTO.LOITER")
-		}
-		d.mu.Lock()
-		lineEqual(t, "the landing is on the wire", d.cmd.current() != nil && d.cmd.current().onWire(), true)
-		d.mu.Unlock()
-		reports("POSCTL")
-		time.Sleep(20 * time.Millisecond)
-		reports("AUTO.LAND")
-		time.Sleep(2 * time.Second)
-		f.wantMode("land")
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		lineEqual(t, "a manoeuvre is watched", d.cmd.manoeuvre != nil, false)
-	})
-}
-
-// A bug in a command is its own client's 500. The next command is carried out.
-func TestAfterAPanicInACommandALandingIsCarriedOut(t *testing.T) {
-	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
-		handler := newHandler(b.drone, admission{})
-		post := func(path, body string) <-chan reply {
-			answer := make(chan reply, 1)
-			go func() { answer <- call(handler, "POST", path, strings.NewReader(body)) }()
-			return answer
-		}
-		waitsForAcks := func(waiting map[common.MAV_CMD]*command) {
-			b.drone.mu.Lock()
-			defer b.drone.mu.Unlock()
-			b.drone.cmd.acks.waiting = waiting
-		}
-		b.inTheAir()
-		b.obeys(5*time.Millisecond, 4*time.Millisecond)
-
-		waitsForAcks(nil) // the step that is sent next panics, under the mutex
-		lineEqual(t, "status of the command that panics", (<-post("/api/drone/mode", `{"mode":"rtl"}`)).status, 500)
-		waitsForAcks(make(map[common.MAV_CMD]*command))
-
-		select {
-		case r := <-post("/api/drone/land", ""):
-			lineEqual(t, "status of the landing", r.status, 200)
-		case <-time.After(time.Minute):
-			t.Error("the landing was not answered for a minute")
-		}
-	})
-}
-
-// No message and no tick need come: what a command changed before it waits has its effect at once.
-func TestTheStreamOfAStickModeBeginsWithItsCommand(t *testing.T) {
-	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
-		b.change(func() { b.deaf = true; b.beat = nil })
-		time.Sleep(100 * time.Millisecond)
-		began := time.Now()
-		b.command(request{setMode: true, mode: ModePosition})
-		time.Sleep(stickLead)
-		sent := b.messages(func(m lineMessage) bool { _, ok := m.msg.(*common.MessageManualControl); return ok })
-		if len(sent) == 0 {
-			t.Fatal("no stream")
-		}
-		lineEqual(t, "the first stick goes out after", sent[0].at.Sub(began), 0)
-	})
-}
-
 func TestWhoSupersedesWhom(t *testing.T) {
 	// The answers: does newer end an older that is under way, and one that waits?
 	for _, r := range []struct{ newer, older, inAir, onGround string }{
@@ -500,70 +288,6 @@ func TestWhatWaitsForATakeoffDoesNotEndIt(t *testing.T) {
 	}
 }
 
-// A pilot switches while a plan's first step is on the wire. The step is not repeated. If it
-// is also the last step, mavrest waits to see whether the vehicle follows it: then the command
-// came after the pilot's switch and wins.
-func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
-	const ms = time.Millisecond
-	lat, lon := 47.398, 8.546
-	for _, c := range []struct {
-		name        string
-		r           request
-		at, follows time.Duration // when the switch comes; how long after it the step's mode shows, 0: never
-		atOnce      bool          // a heartbeat shows the switch at once; else a requested one shows it
-		code        errorCode
-		took        time.Duration
-		text        string // what the error says of the step
-		sends       string
-		mode        Mode
-	}{
-		{"not followed", goHome, 320 * ms, 0, true, codeInterrupted, 300*ms + showWithin,
-			"the mode change was sent, and no report shows that the vehicle follows it", "[0s 300ms]", ModePosition},
-		{"a switch that no heartbeat shows at once", goHome, 301 * ms, 0, false, codeInterrupted, 300*ms + showWithin,
-			"the mode change was sent", "[0s 300ms]", ModePosition},
-		{"before the command reached the vehicle", goHome, 20 * ms, 310 * ms, true, "", 330 * ms, "", "[0s]", ModeRTL},
-		{"before it reached the vehicle, and it was not the last step",
-			request{setMode: true, mode: ModeRTL, arm: &yes}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms +
-				takenAfter,
-			"the vehicle follows the mode change, which was sent before; nothing more was sent", "[0s]", ModeRTL},
-		{"the way to a landing's place", request{setMode: true, mode: ModeLand, lat: &lat, lon: &lon}, 20 * ms,
-			100 * ms, true, codeInterrupted, 20*ms + takenAfter,
-			"the vehicle follows the goto, which was sent before; nothing more was sent", "[]", ModeHold},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
-				b.inTheAir()
-				shows := func(custom uint32) {
-					if b.shows(custom, true); c.atOnce {
-						b.say(b.beat)
-					}
-				}
-				began := time.Now()
-				answer := b.command(c.r)
-				time.Sleep(c.at)
-				shows(map[firmware]uint32{px4: px4Custom(3, 0), copter: 5}[v])
-				if c.follows > 0 {
-					time.Sleep(c.follows)
-					shows(entered[v][c.mode])
-					b.ack(0, uint16(common.MAV_CMD_DO_REPOSITION), ackAccepted)
-				}
-				o := <-answer
-				lineEqual(t, "code", o.code(), c.code)
-				lineEqual(t, "time until the answer", o.took, c.took)
-				if name := map[firmware]string{px4: "POSCTL", copter: "LOITER"}[v]; c.text != "" {
-					text := "a pilot, another program or a failsafe changed the mode to " + name + "; " + c.text
-					lineEqual(t, "its error", o.err.Error()[:min(len(text), len(o.err.Error()))], text)
-				}
-				time.Sleep(5 * time.Second)
-				lineEqual(t, "sends", fmt.Sprint(b.copiesSince(began, common.MAV_CMD_DO_SET_MODE)), c.sends)
-				lineEqual(t, "armings sent", len(b.copiesSince(began, common.MAV_CMD_COMPONENT_ARM_DISARM)), 0)
-				mode, _ := b.drone.mode()
-				lineEqual(t, "mode", mode, c.mode)
-			})
-		})
-	}
-}
-
 // Of several commands the newest is carried out, and the others are answered when it is.
 func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
 	lat, lon := 47.398, 8.546
@@ -599,22 +323,6 @@ func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
 			lineEqual(t, older.mode.String()+": modes sent", fmt.Sprint(b.sentModes(began)), "[6]")
 		})
 	}
-}
-
-// The answer to a superseded command waits for the newer one's for two seconds at most, and
-// says what was sent.
-func TestASupersededCommandIsAnsweredAfterTwoSecondsWithWhatWasSent(t *testing.T) {
-	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
-		older := b.command(request{setMode: true, mode: ModeHold, arm: &yes})
-		time.Sleep(200 * time.Millisecond)
-		newer := b.command(goHome)
-		o := <-older
-		lineEqual(t, "code", o.code(), codeSuperseded)
-		lineEqual(t, "its error", o.err.Error(),
-			"a newer command took this one's place; the mode change was sent before; nothing more was sent")
-		lineEqual(t, "time until the answer", o.took, 200*time.Millisecond+giveUp)
-		<-newer
-	})
 }
 
 // Newer commands wait until a landing, a return or a hold is answered. Of several equal ones
