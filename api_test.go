@@ -568,35 +568,6 @@ func TestTheLogSaysAcceptedOnlyOfAcceptedCommands(t *testing.T) {
 	})
 }
 
-func TestEachResultHasItsAnswer(t *testing.T) {
-	tests := []struct {
-		result common.MAV_RESULT
-		status int
-		code   string
-		name   string
-	}{
-		{common.MAV_RESULT_TEMPORARILY_REJECTED, 409, "refused", "temporarily_rejected"},
-		{common.MAV_RESULT_DENIED, 409, "refused", "denied"},
-		{common.MAV_RESULT_UNSUPPORTED, 501, "unsupported", "unsupported"},
-		{common.MAV_RESULT_FAILED, 409, "refused", "failed"},
-		{common.MAV_RESULT_COMMAND_INT_ONLY, 501, "unsupported", "command_int_only"},
-		{common.MAV_RESULT_CANCELLED, 409, "refused", "cancelled"},
-	}
-	for _, test := range tests {
-		flyHTTP(t, simArduPilot, func(hf *httpFlight) {
-			hf.refuse(test.result)
-			r := hf.post("/api/drone/mode", `{"arm":false}`)
-			r.want(hf.T, test.status, test.code, test.name)
-			want := fmt.Sprintf(`,"code":%q,"status":%q,"status_code":%d,"command":400,"messages":[]}`+"\n", test.code,
-				test.name, test.result)
-			if !strings.HasSuffix(r.body, want) {
-				hf.Errorf("got %s want …%s", r.body, want)
-			}
-			hf.wantMode("manual")
-		})
-	}
-}
-
 func TestAnErrorWithoutAnAckHasOnlyATextAndACode(t *testing.T) {
 	only := regexp.MustCompile(`^\{"error":"[^"]+","code":"[a-z_]+"\}\n$`)
 	check := func(t *testing.T, r reply) {

@@ -469,20 +469,6 @@ func (b *lineBench) sentModes(began time.Time) (list []uint32) {
 	return list
 }
 
-// Both of PX4's beginnings count, though "Preflight Fail: …" keeps it from arming and "Preflight: …"
-// only warns: seen on 1.17.0 without GPS.
-func TestTheTextsOfTheChecksAreKnownByTheirBeginnings(t *testing.T) {
-	for text, want := range map[string]bool{
-		"Preflight Fail: vertical velocity unstable": true, "Preflight: GPS fix too low": true,
-		"PreArm: Need Position Estimate": true, "Arm: LAND mode not armable": true,
-		"Arming denied: Resolve system health failures first": false, "Armed by external command": false,
-	} {
-		if got := (statusText{text: text}).ofChecks(); got != want {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-}
-
 // The decisions of a step, without a drone, a link or a goroutine: a script says what comes, and a loop like
 // waiter.follow does what is decided, at once.
 
@@ -861,4 +847,61 @@ func split(script string) (before, after string) {
 		i = len(list)
 	}
 	return strings.Join(list[:i], ", "), strings.Join(list[i:], ", ")
+}
+
+func TestARefusalWithoutATextHasAHint(t *testing.T) {
+	const helicopter, quad = common.MAV_TYPE_HELICOPTER, common.MAV_TYPE_QUADROTOR
+	takeoff, goTo := copter.step(common.MAV_CMD_NAV_TAKEOFF), copter.step(common.MAV_CMD_DO_REPOSITION)
+	hold := goTo
+	hold.holds = true
+	for _, c := range []struct {
+		name string
+		f    firmware
+		typ  common.MAV_TYPE
+		s    step
+		want string // a word of the hint
+	}{
+		{"a helicopter's takeoff", copter, helicopter, takeoff, "then raise the motor interlock"},
+		{"a copter's takeoff", copter, quad, takeoff, "if it has a motor interlock"},
+		{"a QuadPlane's takeoff", quadPlane, quad, takeoff, ""},
+		{"a copter's goto", copter, quad, goTo, "fence"},
+		{"a copter's hold", copter, quad, hold, ""},
+		{"a PX4's goto", px4, quad, goTo, ""},
+	} {
+		got := hint(c.f, c.typ, &c.s, true)
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+	lineEqual(t, "without a fence", hint(copter, common.MAV_TYPE_QUADROTOR, &step{cmd: common.MAV_CMD_DO_REPOSITION},
+		false), "")
+}
+
+func TestEachResultHasItsAnswer(t *testing.T) {
+	tests := []struct {
+		result common.MAV_RESULT
+		status int
+		code   string
+		name   string
+	}{
+		{common.MAV_RESULT_TEMPORARILY_REJECTED, 409, "refused", "temporarily_rejected"},
+		{common.MAV_RESULT_DENIED, 409, "refused", "denied"},
+		{common.MAV_RESULT_UNSUPPORTED, 501, "unsupported", "unsupported"},
+		{common.MAV_RESULT_FAILED, 409, "refused", "failed"},
+		{common.MAV_RESULT_COMMAND_INT_ONLY, 501, "unsupported", "command_int_only"},
+		{common.MAV_RESULT_CANCELLED, 409, "refused", "cancelled"},
+	}
+	for _, test := range tests {
+		flyHTTP(t, simArduPilot, func(hf *httpFlight) {
+			hf.refuse(test.result)
+			r := hf.post("/api/drone/mode", `{"arm":false}`)
+			r.want(hf.T, test.status, test.code, test.name)
+			want := fmt.Sprintf(`,"code":%q,"status":%q,"status_code":%d,"command":400,"messages":[]}`+"\n", test.code,
+				test.name, test.result)
+			if !strings.HasSuffix(r.body, want) {
+				hf.Errorf("got %s want …%s", r.body, want)
+			}
+			hf.wantMode("manual")
+		})
+	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,87 +100,9 @@ func TestARoverThatDrivesUphillHasNotLeftTheGround(t *testing.T) {
 	}
 }
 
-func TestARefusedInputNamesTheStickModesThatTheVehicleHas(t *testing.T) {
-	for _, c := range []struct {
-		v    view
-		want string
-	}{
-		{view{firmware: px4}, "manual, altitude or position"},
-		{view{firmware: plane}, "manual or altitude"},
-		{view{firmware: px4, typ: common.MAV_TYPE_GROUND_ROVER, version: px4Drives}, "manual or position"},
-	} {
-		lineEqual(t, "stick modes", c.v.stickModes(), c.want)
-	}
-}
-
-func TestAHoldIsAModeOfAQuadPlaneUnlessItWouldLeaveItsHover(t *testing.T) {
-	for _, c := range []struct {
-		vehicle string
-		want    bool
-	}{
-		{"quadplane QLOITER flying", false},
-		{"quadplane QLOITER flying hovers", true},
-		{"quadplane QLOITER flying wing", true},
-		{"quadplane QLOITER landed", true},
-		// After a takeoff.
-		{"quadplane GUIDED flying clear", true},
-		{"quadplane GUIDED flying clear rising", false},
-		{"copter LOITER flying", true},
-	} {
-		v := parseVehicle(t, c.vehicle)
-		lineEqual(t, c.vehicle+" has hold", slices.Contains(v.modes(), "hold"), c.want)
-	}
-}
-
 // A rotor takes longer to come up to speed than propellers do.
 func TestAHelicopterHasLongerToLeaveTheGround(t *testing.T) {
 	helicopter, quad := view{typ: common.MAV_TYPE_HELICOPTER}, view{typ: common.MAV_TYPE_QUADROTOR}
 	lineEqual(t, "a helicopter", helicopter.clearWithin(), 30*time.Second)
 	lineEqual(t, "a quadrotor", quad.clearWithin(), 10*time.Second)
-}
-
-func TestARefusalWithoutATextHasAHint(t *testing.T) {
-	const helicopter, quad = common.MAV_TYPE_HELICOPTER, common.MAV_TYPE_QUADROTOR
-	takeoff, goTo := copter.step(common.MAV_CMD_NAV_TAKEOFF), copter.step(common.MAV_CMD_DO_REPOSITION)
-	hold := goTo
-	hold.holds = true
-	for _, c := range []struct {
-		name string
-		f    firmware
-		typ  common.MAV_TYPE
-		s    step
-		want string // a word of the hint
-	}{
-		{"a helicopter's takeoff", copter, helicopter, takeoff, "then raise the motor interlock"},
-		{"a copter's takeoff", copter, quad, takeoff, "if it has a motor interlock"},
-		{"a QuadPlane's takeoff", quadPlane, quad, takeoff, ""},
-		{"a copter's goto", copter, quad, goTo, "fence"},
-		{"a copter's hold", copter, quad, hold, ""},
-		{"a PX4's goto", px4, quad, goTo, ""},
-	} {
-		got := hint(c.f, c.typ, &c.s, true)
-		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q", c.name, got)
-		}
-	}
-	lineEqual(t, "without a fence", hint(copter, common.MAV_TYPE_QUADROTOR, &step{cmd: common.MAV_CMD_DO_REPOSITION},
-		false), "")
-}
-
-func TestASpeedIsPartOfTheGotoThatItFollows(t *testing.T) {
-	goTo, speed := plane.step(common.MAV_CMD_DO_REPOSITION), plane.step(common.MAV_CMD_DO_CHANGE_SPEED)
-	hold := goTo
-	hold.holds = true
-	for _, c := range []struct {
-		sent  step
-		steps []step
-		want  string
-	}{
-		{speed, []step{goTo, speed}, "the goto"},
-		{speed, []step{hold, speed}, "the hold"},
-		{goTo, []step{goTo, speed}, "the goto"},
-	} {
-		x := &task{plan: plan{steps: c.steps}, command: &command{step: &c.sent}}
-		lineEqual(t, "sent", x.sentName(), c.want)
-	}
 }

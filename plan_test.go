@@ -528,29 +528,6 @@ func TestAPlansGoalIsItsLastMode(t *testing.T) {
 	})
 }
 
-// TestSetModeAsksForTheModeThatItNames: the mode that a step sets is reported by the name
-// that the request had.
-func TestSetModeAsksForTheModeThatItNames(t *testing.T) {
-	for _, f := range []firmware{px4, copter, quadPlane, plane} {
-		for m, custom := range entered[f] {
-			s := f.setMode(m, custom)
-			sent := uint32(s.p[1])
-			if f == px4 {
-				sent = px4Custom(uint32(s.p[1]), uint32(s.p[2]))
-			}
-			if s.to == nil || s.to.mode != m || s.to.number != custom || sent != custom || s.p[0] != 1 {
-				t.Errorf("firmware %d, %v: sets %d, leads to %+v, want %d", f, m, sent, s.to, custom)
-			}
-			shows, _ := f.reported(custom)
-			switch {
-			case m == ModeRTGS && shows == ModeRTL, m == ModeTakeoff && shows == ModeHold: // one number for both modes
-			case shows != m:
-				t.Errorf("firmware %d: the mode that is set for %v is reported as %v", f, m, shows)
-			}
-		}
-	}
-}
-
 // TestPX4Plans: heights in DO_REPOSITION and NAV_TAKEOFF are AMSL in every frame, yaw is in
 // radians, an unset parameter is NaN.
 func TestPX4Plans(t *testing.T) {
@@ -1034,4 +1011,36 @@ func TestMeaningOfArduPilotPlans(t *testing.T) {
 		{"plane MANUAL landed", "takeoff",
 			"anyhow hold by GUIDED | streamed | anyhow takeoff by TAKEOFF*; to armed; at NaN NaN 50, 538.5 AMSL"},
 	})
+}
+
+func TestARefusedInputNamesTheStickModesThatTheVehicleHas(t *testing.T) {
+	for _, c := range []struct {
+		v    view
+		want string
+	}{
+		{view{firmware: px4}, "manual, altitude or position"},
+		{view{firmware: plane}, "manual or altitude"},
+		{view{firmware: px4, typ: common.MAV_TYPE_GROUND_ROVER, version: px4Drives}, "manual or position"},
+	} {
+		lineEqual(t, "stick modes", c.v.stickModes(), c.want)
+	}
+}
+
+func TestAHoldIsAModeOfAQuadPlaneUnlessItWouldLeaveItsHover(t *testing.T) {
+	for _, c := range []struct {
+		vehicle string
+		want    bool
+	}{
+		{"quadplane QLOITER flying", false},
+		{"quadplane QLOITER flying hovers", true},
+		{"quadplane QLOITER flying wing", true},
+		{"quadplane QLOITER landed", true},
+		// After a takeoff.
+		{"quadplane GUIDED flying clear", true},
+		{"quadplane GUIDED flying clear rising", false},
+		{"copter LOITER flying", true},
+	} {
+		v := parseVehicle(t, c.vehicle)
+		lineEqual(t, c.vehicle+" has hold", slices.Contains(v.modes(), "hold"), c.want)
+	}
 }

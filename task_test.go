@@ -387,3 +387,21 @@ func TestADisarmingEndsEverythingOnTheGroundAndNothingInTheAir(t *testing.T) {
 		})
 	}
 }
+
+func TestASpeedIsPartOfTheGotoThatItFollows(t *testing.T) {
+	goTo, speed := plane.step(common.MAV_CMD_DO_REPOSITION), plane.step(common.MAV_CMD_DO_CHANGE_SPEED)
+	hold := goTo
+	hold.holds = true
+	for _, c := range []struct {
+		sent  step
+		steps []step
+		want  string
+	}{
+		{speed, []step{goTo, speed}, "the goto"},
+		{speed, []step{hold, speed}, "the hold"},
+		{goTo, []step{goTo, speed}, "the goto"},
+	} {
+		x := &task{plan: plan{steps: c.steps}, command: &command{step: &c.sent}}
+		lineEqual(t, "sent", x.sentName(), c.want)
+	}
+}

@@ -1048,3 +1048,17 @@ func TestAValueOutOfItsRangeIsUnknown(t *testing.T) {
 	lineEqual(t, "an autopilot without a name", autopilotName(200), "")
 	lineEqual(t, "ArduPilot's name", autopilotName(common.MAV_AUTOPILOT_ARDUPILOTMEGA), "ardupilot")
 }
+
+// Both of PX4's beginnings count, though "Preflight Fail: …" keeps it from arming and "Preflight: …"
+// only warns: seen on 1.17.0 without GPS.
+func TestTheTextsOfTheChecksAreKnownByTheirBeginnings(t *testing.T) {
+	for text, want := range map[string]bool{
+		"Preflight Fail: vertical velocity unstable": true, "Preflight: GPS fix too low": true,
+		"PreArm: Need Position Estimate": true, "Arm: LAND mode not armable": true,
+		"Arming denied: Resolve system health failures first": false, "Armed by external command": false,
+	} {
+		if got := (statusText{text: text}).ofChecks(); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
