@@ -440,7 +440,7 @@ func TestAnyOtherPathIs404(t *testing.T) {
 	})
 }
 
-// ---- Bodies ----
+// ---- Fields ----
 
 func TestAPlaceOutOfReachIsFlownToWhereThePilotAllowsIt(t *testing.T) {
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
@@ -649,8 +649,6 @@ func TestAnUnknownAutopilotCanOnlyBeRead(t *testing.T) {
 		call(v.handler, "GET", "/api/drone/status", nil).wantOK(t)
 	})
 }
-
-// ---- Fuzzing ----
 
 // ---- The stream ----
 

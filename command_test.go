@@ -455,10 +455,6 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 	}
 }
 
-// ---- Interrupted ----
-
-// ---- One at a time, in the order in which they came ----
-
 // sentModes returns the modes that were set since began, without repeated copies.
 func (b *lineBench) sentModes(began time.Time) (list []uint32) {
 	for _, m := range b.commands(common.MAV_CMD_DO_SET_MODE) {
