@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,7 +36,7 @@ import (
 )
 
 // The benchmarks measure the program and a baseline in turns, so that other load on the machine
-// slows both. Only their ratio counts. The tests near the end count allocations.
+// slows both. Only their ratio counts. Those near the end count allocations.
 // docs/performance.md explains the numbers.
 
 // fullLink is what a link at 921600 baud carries, in bytes a second.
@@ -892,103 +893,99 @@ func play(w io.Writer, capture []tlogEntry, speedup float64, stop <-chan struct{
 	}
 }
 
-// These tests count allocations, which are the same on every machine.
-
 // racing reports whether the race detector, which allocates by itself, is on.
 func racing() bool {
 	info, _ := debug.ReadBuildInfo()
 	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// gomavlib allocates each message, and its text. For a heartbeat mavrest also allocates the words of
-// the status.
-func TestTelemetryAllocatesLittle(t *testing.T) {
-	if racing() {
-		t.Skip("the race detector allocates by itself")
+// reportAllocs reports the allocations of some work, and of the least that the same work takes. How many
+// they are depends on the release of Go, so that no test has a budget of them.
+func reportAllocs(b *testing.B, ours, bare func()) {
+	var most, least float64
+	for b.Loop() {
+		most, least = testing.AllocsPerRun(100, ours), testing.AllocsPerRun(100, bare)
 	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(most, "allocs")
+	b.ReportMetric(least, "bare-allocs")
+}
+
+// BenchmarkMessageAllocations has gomavlib's codec alone as its baseline, which allocates each message and its
+// text. For a heartbeat mavrest also allocates the words of the status.
+func BenchmarkMessageAllocations(b *testing.B) {
 	r := &reader{link: mute().link}
-	in := &r.in
 	var line bytes.Reader
-	read := func(b []byte) {
-		line.Reset(b)
-		in.read(&line)
-		for {
-			f, ok := in.next()
-			if !ok {
-				return
+	read := func(sent []byte, each func(rawFrame)) func() {
+		return func() {
+			line.Reset(sent)
+			r.in.read(&line)
+			for f, ok := r.in.next(); ok; f, ok = r.in.next() {
+				each(f)
 			}
-			r.handle(f, time.Time{})
 		}
 	}
+	handle := func(f rawFrame) { r.handle(f, time.Time{}) }
 	beat := &minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4}
-	read(packet(1, 1, autopilotID, beat))
-	for _, c := range []struct {
-		what string
-		msg  message.Message
-		from byte
-		most float64
-	}{
-		{"a message of another component", &common.MessageAttitude{}, 2, 0},
-		{"ATTITUDE", &common.MessageAttitude{Roll: 1}, autopilotID, 1},
-		{"GLOBAL_POSITION_INT", &common.MessageGlobalPositionInt{Lat: 1}, autopilotID, 1},
-		{"VFR_HUD", &common.MessageVfrHud{Airspeed: 1}, autopilotID, 1},
-		{"SYS_STATUS", &common.MessageSysStatus{VoltageBattery: 1}, autopilotID, 1},
-		{"GPS_RAW_INT", &common.MessageGpsRawInt{Eph: 1}, autopilotID, 1},
-		{"EXTENDED_SYS_STATE", &common.MessageExtendedSysState{LandedState: 1}, autopilotID, 1},
-		{"HOME_POSITION", &common.MessageHomePosition{Latitude: 1}, autopilotID, 1},
-		{"COMMAND_ACK", &common.MessageCommandAck{Command: 1}, autopilotID, 1},
-		{"STATUSTEXT", &common.MessageStatustext{Text: "one"}, autopilotID, 3},
-		{"HEARTBEAT", beat, autopilotID, 11},
+	read(packet(1, 1, autopilotID, beat), handle)()
+	for _, m := range []message.Message{
+		&common.MessageAttitude{Roll: 1}, &common.MessageGlobalPositionInt{Lat: 1}, &common.MessageVfrHud{Airspeed: 1},
+		&common.MessageSysStatus{VoltageBattery: 1}, &common.MessageGpsRawInt{Eph: 1},
+		&common.MessageExtendedSysState{LandedState: 1}, &common.MessageHomePosition{Latitude: 1},
+		&common.MessageCommandAck{Command: 1}, &common.MessageStatustext{Text: "one"}, beat,
 	} {
-		b := packet(1, 1, c.from, c.msg)
-		if got := testing.AllocsPerRun(100, func() { read(b) }); got > c.most {
-			t.Errorf("%s: %g allocations, more than the budget of %g", c.what, got, c.most)
-		}
+		_, name, _ := strings.Cut(fmt.Sprintf("%T", m), ".Message")
+		b.Run(name, func(b *testing.B) {
+			sent := packet(1, 1, autopilotID, m)
+			reportAllocs(b, read(sent, handle), read(sent, func(f rawFrame) { f.decode() }))
+		})
 	}
-	// A message that is not in the dialect is recognized by the frame after it.
-	unknown := append([]byte{0xfd, 3, 0, 0, 0, 1, 1, 9, 9, 0, 1, 2, 3, 4, 5},
-		packet(1, 1, 2, &common.MessageAttitude{})...)
-	if got := testing.AllocsPerRun(100, func() { read(unknown) }); got != 0 {
-		t.Errorf("an unknown message: %g allocations, want none", got)
+	others := map[string][]byte{
+		"of_another_component": packet(1, 1, 2, &common.MessageAttitude{}),
+		// it is recognized by the frame after it
+		"unknown": append(unknownPacket(1, 20), packet(1, 1, 2, &common.MessageAttitude{})...),
+	}
+	for name, sent := range others {
+		b.Run(name, func(b *testing.B) { reportAllocs(b, read(sent, handle), read(sent, func(rawFrame) {})) })
 	}
 }
 
-func TestRequestsAllocateLittle(t *testing.T) {
-	if racing() {
-		t.Skip("the race detector allocates by itself")
-	}
+// BenchmarkRequestAllocations has as its baseline a handler that decodes the body and writes as long an answer.
+func BenchmarkRequestAllocations(b *testing.B) {
 	d := mute()
-	stream, _ := captured(t, "px4")
-	d.link.serve(t.Context(), &replay{rest: stream})
+	stream, _ := captured(b, "px4")
+	d.link.serve(b.Context(), &replay{rest: stream})
 	d.cmd.stopped = false // undoes mute's quit, after which POST input would be refused
 	d.online = true
 	d.machine.mode, d.sticks.taken, d.sticks.src.known = ModePosition, false, true
-	h := newHandler(d, admission{})
-	w := &discarded{header: http.Header{}}
-	ask := func(method, path, body string) func() {
+	ask := func(h http.Handler, method, path, body string) func() {
 		in := strings.NewReader(body)
 		r := httptest.NewRequest(method, "/api/drone"+path, in)
 		r.Host = "192.168.1.2"
 		return func() {
 			in.Reset(body)
-			w.code = 0
+			w := &discarded{header: http.Header{}}
 			h.ServeHTTP(w, r)
-			if w.code != 200 {
-				t.Fatalf("%s %s answered %d", method, path, w.code)
+			if w.code != 0 && w.code != 200 {
+				b.Fatalf("%s %s answered %d", method, path, w.code)
 			}
 		}
 	}
-	for _, c := range []struct {
-		what string
-		most float64
-		do   func()
-	}{
-		{"GET status", 86, ask("GET", "/status", "")},
-		{"POST input", 83, ask("POST", "/input", `{"roll":0.1,"pitch":0.2,"yaw":0.3,"throttle":0.5}`)},
+	sticks := `{"roll":0.1,"pitch":0.2,"yaw":0.3,"throttle":0.5}`
+	for _, c := range []struct{ name, method, path, body string }{
+		{"status", "GET", "/status", ""}, {"input", "POST", "/input", sticks},
 	} {
-		if got := testing.AllocsPerRun(100, c.do); got > c.most {
-			t.Errorf("%s: %g allocations, more than the budget of %g", c.what, got, c.most)
-		}
+		b.Run(c.name, func(b *testing.B) {
+			answer := bareAnswer([]byte("OK"))
+			bare := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if c.body != "" {
+					json.NewDecoder(r.Body).Decode(new(map[string]float64))
+				}
+				answer(w, r)
+			})
+			reportAllocs(b, ask(newHandler(d, admission{}), c.method, c.path, c.body),
+				ask(bare, c.method, c.path, c.body))
+		})
 	}
 }
 

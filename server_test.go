@@ -623,15 +623,27 @@ func (l laggard) Write(b []byte) (int, error) {
 	return l.Conn.Write(b)
 }
 
-// serve serves a handler on pipes, as the program does, until the test ends or calls end.
+// serve serves a handler on pipes, as the program does, until the test ends or calls end. end returns
+// when each connection is over: net/http may keep one for a while after its last answer.
 func serve(t *testing.T, h http.Handler, max int) (p *pipes, end func()) {
 	p = newPipes(t)
 	server := newServer(h, max)
-	var running sync.WaitGroup
+	var running, open sync.WaitGroup
+	own := server.ConnState
+	server.ConnState = func(c net.Conn, state http.ConnState) {
+		own(c, state)
+		if state == http.StateNew {
+			open.Add(1)
+		}
+		if state == http.StateClosed {
+			open.Done()
+		}
+	}
 	running.Go(func() { server.Serve(p) })
 	end = sync.OnceFunc(func() {
 		server.Close()
 		running.Wait()
+		open.Wait()
 		for len(p.conns) > 0 { // they will not be accepted any more
 			(<-p.conns).Close()
 		}
