@@ -279,10 +279,6 @@ func copterGotoProbes() []probe {
 			v.equal("0/0", v.repositionTo(frame, -1, 1, 0, 0, 0, 15).last(), simDenied)
 			v.equal("INT32_MAX", v.repositionTo(frame, -1, 1, 0, math.MaxInt32, math.MaxInt32, 15).last(), simDenied)
 		}},
-		{from: air, since: release{4, 5}, fact: "a NaN altitude is DENIED", run: func(v *probed) {
-			v.equal("NaN", v.reposition(common.MAV_FRAME_GLOBAL_RELATIVE_ALT, -1, 1, 0, 10, 0, math.NaN()).last(),
-				simDenied)
-		}},
 		{from: air, fact: "outside GUIDED param2 0 is DENIED, 1 sets GUIDED", run: func(v *probed) {
 			v.setMode(simArduBrake)
 			time.Sleep(100 * time.Millisecond)

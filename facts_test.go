@@ -743,7 +743,7 @@ func (v *probed) takeOff(up float64) {
 	if v.craft.isPX4() {
 		a = v.takeOffHere(up + v.homeAlt())
 	} else {
-		a = v.command(simTakeoff, 0, 0, 0, 0, 0, 0, up) // NaN ends ArduPilot's SITL
+		a = v.command(simTakeoff, 0, 0, 0, 0, 0, 0, up)
 	}
 	v.must(a.last() == simAccepted, "takeoff: %v", a.results)
 	_, ok := v.until(time.Minute, func() bool { return math.Abs(v.place().up-up) < 1 })

@@ -341,7 +341,8 @@ func (p *parameters) known(name string) bool {
 	return known
 }
 
-// hear takes a PARAM_VALUE, and reports whether it is one of ours. PX4 puts an integer's bits into the float.
+// hear takes a PARAM_VALUE, and reports whether it is one of ours. PX4 puts an integer's bits into the float. A
+// value that is not finite is none: the parameter stays unknown.
 func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool) {
 	v := float64(m.ParamValue)
 	f := p.tel.id.firmware()
@@ -351,8 +352,11 @@ func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool
 	if f == px4 && m.ParamType != common.MAV_PARAM_TYPE_REAL32 {
 		v = float64(int32(math.Float32bits(m.ParamValue)))
 	}
-	p.values[m.ParamId] = v
 	p.acks.answered = true
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return true
+	}
+	p.values[m.ParamId] = v
 	if m.ParamId == "NAV_DLL_ACT" {
 		p.stationAt = now
 	}

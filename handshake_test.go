@@ -87,6 +87,22 @@ func TestTheHandshakeIsRepeatedWhenTheVehicleComesBackOrRestarts(t *testing.T) {
 	})
 }
 
+func TestAParameterWhoseValueIsNoNumberStaysUnknown(t *testing.T) {
+	d := mute()
+	d.tel.id = identity{autopilot: common.MAV_AUTOPILOT_ARDUPILOTMEGA, typ: common.MAV_TYPE_QUADROTOR}
+	hear := func(v float64) bool {
+		return d.params.hear(&common.MessageParamValue{
+			ParamId: "WPNAV_SPEED", ParamValue: float32(v), ParamType: common.MAV_PARAM_TYPE_REAL32,
+		}, time.Now())
+	}
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		lineEqual(t, fmt.Sprint(v, " is an answer"), hear(v), true)
+		lineEqual(t, fmt.Sprint(v, " is known"), d.params.known("WPNAV_SPEED"), false)
+	}
+	hear(750)
+	lineEqual(t, "WPNAV_SPEED", d.params.values["WPNAV_SPEED"], 750)
+}
+
 func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 	wing := beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, false)
 	wing.Type = common.MAV_TYPE_FIXED_WING

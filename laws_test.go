@@ -55,6 +55,7 @@ var laws = []law{
 	{"a landing at a place begins over the place", "Rule 9: A landing at a place", landsAtItsPlace},
 	{"PX4 is asked for home before a takeoff and a goto to a height above home",
 		"Rule 5: Before each step a report", homeIsAsked},
+	{"every number that goes to an ArduPilot is finite", "Commands", numbersAreFinite},
 	{"a command carries what its client asked for", "Rule 10: A hold and a goto", carriesWhatWasAsked},
 	{"a manoeuvre that is done is complete", "Rule 8: A manoeuvre has an end", doneIsTrue},
 	{"a wait ends when the manoeuvre is complete, or when it is over", "Rule 8: A manoeuvre has an end", waitsEnd},
@@ -1014,6 +1015,16 @@ func (b *book) placeIsTrue(l seenLook, wrong verdict) {
 	}
 	if v, _ := l.status["battery"].(object)["voltage"].(float64); l.status["battery"] != nil && (v < 8 || v > 17) {
 		wrong(l.at, "the battery has %v V", v)
+	}
+}
+
+func numbersAreFinite(b *book, wrong verdict) {
+	for _, c := range b.commands {
+		for _, x := range c.p {
+			if b.firmware != px4 && (math.IsNaN(float64(x)) || math.IsInf(float64(x), 0)) {
+				wrong(c.at, "%v was sent", c)
+			}
+		}
 	}
 }
 

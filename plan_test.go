@@ -756,6 +756,64 @@ func TestMeaningOfPX4Plans(t *testing.T) {
 	})
 }
 
+// Whatever the vehicle does not know, and whatever the client left out.
+func TestEveryNumberThatGoesToAnArduPilotIsFinite(t *testing.T) {
+	requests := []string{"takeoff", "takeoff altitude=20", "goto heading=90", "goto altitude=20", "goto speed=12",
+		"goto altitude_msl=510 heading=360 speed=12", "goto lat=47.398 lon=8.546",
+		"goto lat=47.398 lon=8.546 altitude=20 heading=0 speed=12", "land", "land lat=47.398 lon=8.546", "set arm=true",
+		"set arm=false", "set mode=hold arm=false", "set mode=position arm=true"}
+	for _, mode := range modeNames {
+		requests = append(requests, "set mode="+mode)
+	}
+	vehicles := map[string][]string{
+		"copter":    {"STABILIZE", "LOITER", "GUIDED", "RTL", "LAND"},
+		"quadplane": {"QLOITER", "QLOITER hovers", "GUIDED hovers", "GUIDED wing", "GUIDED circles", "QLAND"},
+		"plane":     {"FBWB", "GUIDED", "RTL", "TAKEOFF"},
+	}
+	planned := 0
+	for kind, modes := range vehicles {
+		for _, mode := range modes {
+			for _, state := range []string{"landed", "armed", "flying", "flying climbing", "flying clear"} {
+				for _, unknown := range []string{"", "homeless", "headless", "blind", "homeless blind"} {
+					for _, asked := range requests {
+						vehicle := kind + " " + mode + " " + state + " " + unknown
+						for _, params := range []map[string]float64{parseVehicle(t, vehicle).params, {}} {
+							v := parseVehicle(t, vehicle)
+							v.params = params
+							p, err := parseRequest(t, asked).plan(v, nil)
+							if err == nil {
+								planned++
+								wantFinite(t, vehicle+": "+asked, p)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	if planned < 5000 {
+		t.Errorf("only %d plans", planned)
+	}
+}
+
+func wantFinite(t *testing.T, what string, p plan) {
+	t.Helper()
+	steps := p.steps
+	if p.second != nil {
+		steps = append(slices.Clone(steps), *p.second)
+	}
+	for _, s := range steps {
+		for _, x := range s.p {
+			if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+				t.Errorf("%s: %s", what, describe(&s))
+			}
+		}
+		if s.asInt && !onEarth(float64(s.x)/1e7, float64(s.y)/1e7) {
+			t.Errorf("%s: %s is no place", what, describe(&s))
+		}
+	}
+}
+
 // TestCopterPlans: heights are above home in frame 3, unless the request gives AMSL.
 // NAV_TAKEOFF is a COMMAND_LONG in GUIDED after arming. Speed and yaw follow a goto. An
 // unset parameter is 0.

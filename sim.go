@@ -345,9 +345,6 @@ type simulator struct {
 
 	unplugged bool
 
-	// crashed: it sends nothing until it reboots
-	crashed bool
-
 	agenda []simEvent
 
 	// arrives is when the last delayed frame arrives.
@@ -1323,7 +1320,7 @@ func (s *simulator) transmitOn(toGCS bool, b []byte) {
 		p.toCompanion = append(p.toCompanion, b...)
 		p.wake()
 	}
-	if s.crashed || s.meddler.line().muted {
+	if s.meddler.line().muted {
 		return
 	}
 	now := time.Now()

@@ -133,9 +133,6 @@ type simArduBrain struct {
 	// broken: it has "Internal errors" until it reboots
 	broken bool
 
-	// dead: it has crashed until it reboots
-	dead bool
-
 	simArduFlight
 }
 
@@ -143,7 +140,6 @@ type simArduBrain struct {
 type simRemembered struct{ lat, lon, alt int32 }
 
 func (b *simArduBrain) start() {
-	b.crashed = false
 	*b = simArduBrain{simulator: b.simulator}
 	b.flight.stay()
 	if b.receiver == simReceiverInHand && b.rc == [4]int16{} {
@@ -217,9 +213,6 @@ func (b *simArduBrain) grounded() bool {
 // ---- Commands ----
 
 func (b *simArduBrain) command(c simCommand) {
-	if b.dead {
-		return
-	}
 	switch c.id {
 	case common.MAV_CMD_SET_MESSAGE_INTERVAL:
 		b.setInterval(c)
@@ -383,11 +376,6 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 // lost. One that comes after a goto also holds for every later goto, until GUIDED is left.
 func (b *simArduBrain) changeSpeed(c simCommand) {
 	switch {
-	case math.IsNaN(c.p[1]):
-		b.dead = true
-
-		// A floating-point exception, in any mode.
-		b.crashed = true
 	case c.p[1] <= 0 && b.version >= simCopterV47:
 		b.ack(c, common.MAV_RESULT_DENIED)
 	case b.mode != b.hold || c.p[0] != 1 || c.p[1] <= 0:
@@ -499,7 +487,7 @@ func (b *simArduBrain) disarms(now time.Time) bool {
 			due = b.landedAt.Add(2100 * time.Millisecond)
 		}
 	}
-	return !b.dead && now.After(due)
+	return now.After(due)
 }
 
 // ---- Sticks ----
@@ -517,7 +505,7 @@ func (b *simArduBrain) mygcs() uint8 {
 // sticks handles a MANUAL_CONTROL. ArduPilot obeys it only if it comes from SYSID_MYGCS and
 // its target is exactly this system.
 func (b *simArduBrain) sticks(from uint8, m *common.MessageManualControl) {
-	if b.dead || from != b.mygcs() || m.Target != b.system || m.Z < 0 {
+	if from != b.mygcs() || m.Target != b.system || m.Z < 0 {
 		return
 	}
 	now := time.Now()
@@ -613,9 +601,6 @@ func (b *simArduBrain) radioBack() {
 
 func (b *simArduBrain) step() {
 	now := time.Now()
-	if b.dead {
-		return
-	}
 	b.readChannels()
 	if b.receiver.live() {
 		b.rcAt = now
@@ -1003,9 +988,6 @@ func (b *simArduBrain) homeward(now time.Time) (vn, ve, vu float64) {
 // steer changes the velocity, with the lag of a multirotor that must lean first.
 func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
 	q := &b.quad
-	if b.dead {
-		return
-	}
 	horizontal := simArduHard
 
 	// The most acceleration.
