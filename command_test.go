@@ -72,14 +72,6 @@ func (b *lineBench) obeys(ack, do time.Duration) {
 	})
 }
 
-// does puts the vehicle into a mode and acknowledges a command, after a while.
-func (b *lineBench) does(after time.Duration, id uint16, custom uint32, armed bool) {
-	time.AfterFunc(after, func() {
-		b.shows(custom, armed)
-		b.ack(0, id, ackAccepted)
-	})
-}
-
 // requests returns the times at which a report was requested, counted from began.
 func (b *lineBench) requests(began time.Time) (after []time.Duration) {
 	for _, m := range b.commands(common.MAV_CMD_REQUEST_MESSAGE) {

@@ -1308,7 +1308,7 @@ func TestSimDropsWholeFramesWhenNobodyReads(t *testing.T) {
 		if n > simBuffer || n < simBuffer-100 {
 			t.Errorf("%d bytes were kept", n)
 		}
-		r := frame.Reader{ByteReader: bytes.NewReader(buf[:n]), DialectRW: dialectRW}
+		r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(buf[:n])), DialectRW: dialectRW}
 		_ = r.Initialize()
 		for {
 			if _, err := r.Read(); err == io.EOF {
@@ -1354,7 +1354,7 @@ func TestSimNoiseMakesNoFrameThatNobodySent(t *testing.T) {
 			}
 			found := 0
 			for i, c := range line {
-				r := frame.Reader{ByteReader: bytes.NewReader(line[i:]), DialectRW: dialectRW}
+				r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(line[i:])), DialectRW: dialectRW}
 				_ = r.Initialize()
 				f, err := r.Read()
 				if c != frame.V2MagicByte && c != frame.V1MagicByte || err != nil ||
