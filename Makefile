@@ -1,3 +1,4 @@
+# make help   these lines; so does make alone
 # make dist   static binaries, Debian packages and SHA256SUMS in dist/; in
 #             dist/raspberry-pi/ two files that turn a Raspberry Pi OS card into a
 #             drone (dist/raspberry-pi-32bit/: for the 32-bit system)
@@ -33,8 +34,9 @@ RELEASE = -trimpath -tags nethttpomithttp2
 OPTIONS = -device auto
 CUTS = 10
 
-.PHONY: all dist image image-test bench facts screenshots clean FORCE
-all: dist
+.PHONY: help dist image image-test bench facts screenshots clean FORCE
+help:
+	@sed -n '/^#/!q; s/^# //p' Makefile
 
 # armhf gets ARMv6 code: Raspberry Pi OS calls a Pi Zero armhf too.
 dist: $(BINARIES) $(DIST)/mavrest.1 $(DIST)/mavrest.copyright

@@ -74,6 +74,7 @@ func newDrone(dev device, only byte, gcs bool, log *slog.Logger) *drone {
 		log: log, began: time.Now(), clock: clock{wake: make(chan struct{}, 1)}, reach: defaultReach,
 		ended: make(chan struct{}), tel: newTelemetry(),
 	}
+	d.tel.texts.log = log
 	d.link = newLink(dev, only, gcs, log, d.hear)
 	acks := newAcks(d.link, &d.tel)
 	d.cmd = &commander{acks: acks, machine: &d.machine}
@@ -305,8 +306,6 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 			d.log.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version",
 				v, "flown_from", span[0], "flown_before", span[1])
 		}
-	case *common.MessageStatustext:
-		d.log.Debug("statustext", "severity", m.Severity, "text", m.Text)
 	case *common.MessageExtendedSysState:
 		d.tel.hearLanded(now)
 	case *common.MessageGlobalPositionInt:

@@ -285,10 +285,10 @@ func (m *manoeuvre) aim(v view) *aim {
 // progress is unknown; nil if it is known.
 func notDone(m *manoeuvre, waited time.Duration, unseen error) error {
 	what := m.request.name()
+	seconds := rounded(waited.Seconds(), 2)
 	if unseen != nil {
 		return refuse(codeNotDone, "%s was accepted; whether it is complete after %.3g s is not known, because %s",
-			what, waited.Seconds(), unseen)
+			what, seconds, unseen)
 	}
-	return refuse(codeNotDone, "%s was accepted and is under way, but not complete after %.3g s",
-		what, waited.Seconds())
+	return refuse(codeNotDone, "%s was accepted and is under way, but not complete after %.3g s", what, seconds)
 }

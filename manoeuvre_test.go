@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -457,4 +459,17 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	m.plan.destination = &place{lat: math.NaN()}
 	_, taken = m.watch(at(9600, above))
 	lineEqual(t, "a takeoff, which has no place", taken, "")
+}
+
+func TestTheTimeThatAWaitTookIsReadable(t *testing.T) {
+	for waited, want := range map[time.Duration]string{
+		12 * time.Microsecond: "0 s", 66_500 * time.Microsecond: "0.07 s", 60_004 * time.Millisecond: "60 s",
+		123_400 * time.Millisecond: "123 s",
+	} {
+		m := &manoeuvre{request: landHere}
+		for _, unseen := range []error{nil, errors.New("x")} {
+			text := notDone(m, waited, unseen).Error()
+			lineEqual(t, fmt.Sprintf("%v is %q in %q", waited, want, text), strings.Contains(text, "after "+want), true)
+		}
+	}
 }

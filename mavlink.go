@@ -408,7 +408,11 @@ func (r *reader) read() error {
 	now := time.Now()
 	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
 		if !r.hadFrame {
-			l.log.Info("MAVLink heard", "device", l.device.port(), "baud", l.device.line.baud.Load())
+			heard := []any{"device", l.device.port()}
+			if baud := l.device.line.baud.Load(); baud != 0 {
+				heard = append(heard, "baud", baud)
+			}
+			l.log.Info("MAVLink heard", heard...)
 		}
 		r.hadFrame = true
 		r.frameAt = now

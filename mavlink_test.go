@@ -580,7 +580,7 @@ func TestFramesMissedWhileThePortWasClosedAreNotLostOnTheLine(t *testing.T) {
 func logLines() (log *slog.Logger, lines func() string) {
 	var mu sync.Mutex
 	var b strings.Builder
-	log = slog.New(slog.NewTextHandler(lockedWriter{&mu, &b}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	log = slog.New(slog.NewTextHandler(lockedWriter{&mu, &b}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	return log, func() string {
 		mu.Lock()
 		defer mu.Unlock()
@@ -597,6 +597,21 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.b.Write(p)
+}
+
+func TestOnlyASerialLineHasABaudRateInTheLog(t *testing.T) {
+	for baud, want := range map[int64]bool{0: false, 57600: true} {
+		inLinkBubble(t, func(t *testing.T) {
+			to, log := logLines()
+			line := newCable(func(lineMessage) {})
+			runLogged(t, to, device{name: "/dev/x", line: atBaud(baud),
+				open: func(context.Context) (port, error) { return line, nil }})
+			line.toLink <- packet(1, 1, autopilotID, px4Beat())
+			synctest.Wait()
+			lineEqual(t, "MAVLink was heard", strings.Contains(log(), "MAVLink heard"), true)
+			lineEqual(t, fmt.Sprint("a baud rate is logged, ", baud), strings.Contains(log(), "baud="), want)
+		})
+	}
 }
 
 func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -371,7 +372,7 @@ const onGround = landedState(common.MAV_LANDED_STATE_ON_GROUND)
 func (s landedState) inAir() bool { return s > onGround }
 
 func newTelemetry() telemetry {
-	t := telemetry{texts: textLog{chunks: make(map[uint16]*chunkedText)}}
+	t := telemetry{texts: textLog{log: slog.Default(), chunks: make(map[uint16]*chunkedText)}}
 	n := math.NaN()
 	t.position = unknownPosition
 	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
@@ -797,6 +798,8 @@ func (t statusText) ofChecks() bool {
 
 // textLog holds the last texts, and the chunks of incomplete ones.
 type textLog struct {
+	log *slog.Logger
+
 	// kept: oldest first
 	kept []statusText
 
@@ -830,7 +833,7 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 	if m.Id == 0 && m.ChunkSeq == 0 {
 		l.end(0, now)
 		if len(m.Text) < fullChunk {
-			l.add(statusText{uint8(m.Severity), m.Text, now})
+			l.complete(statusText{uint8(m.Severity), m.Text, now})
 			return
 		}
 	}
@@ -856,7 +859,7 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 func (l *textLog) end(id uint16, now time.Time) {
 	if c := l.chunks[id]; c != nil {
 		delete(l.chunks, id)
-		l.add(statusText{c.severity, strings.Join(c.parts, ""), now})
+		l.complete(statusText{c.severity, strings.Join(c.parts, ""), now})
 	}
 }
 
@@ -871,6 +874,12 @@ func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
 		}
 	}
 	return next
+}
+
+// complete logs a text of the autopilot, and adds it.
+func (l *textLog) complete(s statusText) {
+	l.log.Debug("statustext", "severity", common.MAV_SEVERITY(s.severity), "text", s.text)
+	l.add(s)
 }
 
 // hidden are the beginnings of texts about our own requests and heartbeats

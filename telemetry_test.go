@@ -450,6 +450,16 @@ func TestChunksOfATextAreJoinedInAnyOrderAndAMissingOneShows(t *testing.T) {
 	}
 }
 
+// As the status has it, not as the line carries it.
+func TestALongTextIsLoggedAsOne(t *testing.T) {
+	log, lines := logLines()
+	d := newDrone(device{name: "none"}, 0, false, log)
+	d.tel.texts.hear(&common.MessageStatustext{Text: strings.Repeat("a", 50), Id: 7}, time.Now())
+	d.tel.texts.hear(&common.MessageStatustext{Text: "b", Id: 7, ChunkSeq: 1, Severity: 6}, time.Now())
+	lineEqual(t, "lines", strings.Count(lines(), "\n"), 1)
+	lineEqual(t, "the text is whole", strings.Contains(lines(), strings.Repeat("a", 50)+"b"), true)
+}
+
 func TestAFloodOfIncompleteTextsIsForgotten(t *testing.T) {
 	l, now := newTelemetry().texts, time.Unix(1000, 0)
 	for i := range uint16(1000) {

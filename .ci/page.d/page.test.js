@@ -526,6 +526,7 @@ describe('people', () => {
 				const all = [...document.querySelectorAll('button')].filter(e => e.offsetWidth)
 				return {
 					wide: document.documentElement.scrollWidth - innerWidth,
+					head: [box(id('head')).left, innerWidth - box(id('head')).right],
 					hidden: names.filter(name => !open(id(name))),
 					modes: [...document.querySelectorAll('#sticks [data-mode]')].filter(e => !open(e)).length,
 					drone: inside(id('drone')),
@@ -534,7 +535,7 @@ describe('people', () => {
 					cut: [...all, ...document.querySelectorAll('dd, h1')].filter(e => e.scrollWidth > e.clientWidth + 1 && !e.closest('#facts')).map(e => e.id),
 				}
 			})
-			assert.deepStrictEqual(seen, { wide: 0, hidden: [], modes: 0, drone: true, tallest: true, small: [], cut: [] }, `${width} x ${height}`)
+			assert.deepStrictEqual(seen, { wide: 0, head: [0, 0], hidden: [], modes: 0, drone: true, tallest: true, small: [], cut: [] }, `${width} x ${height}`)
 		}
 	})
 

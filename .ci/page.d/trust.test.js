@@ -131,6 +131,16 @@ describe('a failsafe', () => {
 })
 
 describe('an outage', () => {
+	it('leaves only Hold and Land in the colour of what can be pressed', async t => {
+		const { page, shown } = await world(t, status(), { scripts: [stopped] })
+		const colours = () => page.eval(() => Object.fromEntries([...document.querySelectorAll('button')]
+			.filter(b => b.offsetWidth && !b.closest('#zoom')).map(b => [b.id || b.dataset.mode, getComputedStyle(b).fontStyle])))
+		const upright = async () => Object.entries(await colours()).filter(([, style]) => style !== 'italic').map(([id]) => id).sort()
+		assert.ok((await upright()).includes('altitude'))
+		await shown(status({ online: false }))
+		assert.deepStrictEqual(await upright(), ['hold', 'land'])
+	})
+
 	it('keeps the last owner of the sticks, in grey: this page is not another client', async t => {
 		const mine = { mode: 'position', input: { active: true, expires_in: 0.4, by: 'client', from: '127.0.0.1', yours: true } }
 		const { page, fake, shown } = await world(t, status(mine), { scripts: [stopped] })
@@ -649,7 +659,14 @@ describe('a pilot', () => {
 		await shown(status({ in_air: true, messages: [] }))
 		await runLive(page, 75000)
 		await shown(status({ in_air: true, messages: [] }))
-		assert.match(await page.text('reason'), /in the air for 1:15/)
+		assert.match(await page.text('reason'), /in the air for 1:15($| ·)/)
+	})
+
+	it('who opens the page in the air reads that the flight may have been longer', async t => {
+		const { page, shown } = await world(t, status({ in_air: true, messages: [] }), { scripts: [stopped] })
+		await runLive(page, 3000)
+		await shown(status({ in_air: true, messages: [] }))
+		assert.match(await page.text('reason'), /in the air for 0:03 or longer/)
 	})
 
 	it('reads one height in one rounding', async t => {
