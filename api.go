@@ -263,6 +263,7 @@ func (a *api) doRequest(
 	}
 	log.Info("command accepted", "took", took(), "command", accepted.command, "mode", accepted.mode)
 	answer := commandBody{Status: resultName(0), Command: accepted.command, Mode: accepted.mode.String()}
+	answer.Note = lateNote(accepted.behind)
 	if or(wait, 0) == 0 {
 		return success(answer)
 	}
@@ -277,7 +278,7 @@ func (a *api) doRequest(
 	answer.Done = &done
 	answer.Took = &seconds
 	if done {
-		answer.Note = accepted.manoeuvre.note
+		answer.Note = joined(answer.Note, accepted.manoeuvre.note)
 		log.Info("manoeuvre complete", "took", took())
 		return success(answer)
 	}

@@ -35,7 +35,7 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) (err er
 func (d *drone) do(r request) (a answer, err error) {
 	d.changeMayWait(func(w waiter) {
 		t := d.cmd.newTask(r, time.Now())
-		err = d.explained(w, d.perform(w, t))
+		err = withLag(d.explained(w, d.perform(w, t)), t.answer.behind)
 		a = t.answer
 	})
 	return a, err
@@ -95,6 +95,9 @@ func (d *drone) makePlan(t *task) (err error) {
 	}
 	if err == nil && t.request.setMode && d.firmware() == plane && !d.tel.landed.received() {
 		err = refuse(codeOffline, "the vehicle has not reported yet whether it is a QuadPlane; try again")
+	}
+	if err == nil {
+		err = t.request.checkLag(d.cmd.acks.behind)
 	}
 	if at := d.tel.position; err == nil {
 		err = t.request.checkReach(place{at.lat, at.lon, at.relative, at.amsl}, d.tel.home, d.reach)
@@ -232,10 +235,14 @@ func (d *drone) reportBefore(w waiter, t *task, s *step, due time.Time) error {
 	c := d.cmd
 	x := t.departure(s, due)
 	end := t.follow(w, func(now time.Time) decision {
-		return x.decide(&c.reports, c.portAwayAt, d.view(now).isClear(), now)
+		anew := c.stood.dueAnew(x.due)
+		x.asked = x.asked && anew == x.due
+		x.due = anew
+		c.awaited = anew
+		return x.decide(&c.reports, c.portAwayAt, d.view(now).isClear(), d.link.hasFallen(), now)
 	}, func(move) {
 		x.asked = true
-		c.askForReport(time.Now())
+		c.askForReport(true, time.Now())
 	})
 	switch {
 	case end == stop:
@@ -362,7 +369,8 @@ func (d *drone) askHome(w waiter, t *task) error {
 	}
 	asked := time.Now()
 	came := func() bool { return d.tel.home.at.After(asked) }
-	err := t.ask(w, againAfter(d.cmd.acks.trip), asked.Add(answerWait), func() { d.cmd.acks.ask(idHome) }, came)
+	err := t.ask(w, againAfter(d.cmd.acks.roundTrip()), asked.Add(max(answerWait, d.cmd.acks.roundTrip()+tripMargin)),
+		func() { d.cmd.acks.ask(idHome) }, came)
 	if err != nil || came() {
 		return err
 	}
@@ -588,7 +596,9 @@ func (d *drone) explained(w waiter, err error) error {
 	if e.failsafe {
 		from = e.since.Add(-failsafeBefore)
 	}
-	w.wait(until, func() bool { return d.cmd.stopped })
+
+	// They come as late as the report did.
+	w.wait(until.Add(d.cmd.acks.behind), func() bool { return d.cmd.stopped })
 	said := slices.DeleteFunc(d.tel.texts.since(from), func(t statusText) bool {
 		return t.at.After(until) ||
 			t.severity > uint8(common.MAV_SEVERITY_NOTICE) ||

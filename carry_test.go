@@ -162,7 +162,7 @@ func TestALandingOverAPlaceThatShowsAfterATakeoverContinuesNothing(t *testing.T)
 		reports := func(name string) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.hearMessage(flyingBeat(t, name, minimal.MAV_STATE_ACTIVE), time.Now())
+			d.hearMessage(onTime(flyingBeat(t, name, minimal.MAV_STATE_ACTIVE), time.Now()))
 		}
 		for range 10 {
 			time.Sleep(10 * time.Millisecond)

@@ -31,12 +31,20 @@ const (
 
 	// showWithin is how long after the ack a report must show it.
 	showWithin = time.Second
+
+	// tripMargin is how much longer than a round trip an answer or a report is waited for, where that is longer than
+	// giveUp or answerWait.
+	tripMargin = time.Second
 )
 
 // Times of a step's report (docs/design.md, rule 5).
 const (
 	// answerWait is how long a step waits for its report, and a plan for HOME_POSITION.
 	answerWait = 1500 * time.Millisecond
+
+	// ownHoldWait is how long the hold for a silent client waits for a report that proves enough. Then it goes
+	// without: a drone that nobody flies drifts.
+	ownHoldWait = 3 * time.Second
 
 	// urgentWait is how long an urgent request's first step waits. Then it goes without a report.
 	urgentWait = 100 * time.Millisecond
@@ -55,8 +63,8 @@ type acks struct {
 	// late: until then acks of an earlier command with that number may come
 	late map[common.MAV_CMD]time.Time
 
-	// trip: the round trip last measured
-	trip time.Duration
+	// trip is the round trip last measured, behind how far the line was behind then.
+	trip, behind time.Duration
 
 	// repeated: commands that were acknowledged after a repeat, since trip was set
 	repeated int
@@ -70,8 +78,8 @@ type acks struct {
 	// asked: the kinds of question that went out since the handshake began
 	asked map[questionKind]bool
 
-	// answered: one of them was answered
-	answered bool
+	// answeredFrom is when one of them was answered first; zero: none was.
+	answeredFrom time.Time
 }
 
 // questionKind is a kind of question to the vehicle: a command, a message (REQUEST_MESSAGE), or a parameter.
@@ -98,6 +106,9 @@ type command struct {
 
 	// copyDue is when the next one is due.
 	copyDue time.Time
+
+	// blind: its copies follow no report: it makes the drone safe, and a client asked for it
+	blind bool
 
 	// asked: a report was requested since the first copy
 	asked bool
@@ -132,7 +143,7 @@ func (c *command) answerBy(trip time.Duration) time.Time {
 	case c.acked():
 		return c.ackedAt.Add(showWithin)
 	}
-	return c.sentAt.Add(giveUp)
+	return c.sentAt.Add(max(giveUp, trip+tripMargin))
 }
 
 func newAcks(l *link, tel *telemetry) *acks {
@@ -156,7 +167,7 @@ func (a *acks) open(s *step, before report) *command {
 func (a *acks) close(c *command) {
 	delete(a.waiting, c.step.cmd)
 	if c.copies > 1 || (c.copies == 1 && !c.answered()) {
-		a.late[c.step.cmd] = c.triedAt.Add(lateAck)
+		a.late[c.step.cmd] = c.triedAt.Add(max(lateAck, a.copyGap()))
 	}
 }
 
@@ -192,7 +203,7 @@ func (a *acks) send(c *command) error {
 
 // hear takes an ack that the vehicle sent to us.
 func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
-	a.answered = true
+	a.hearAnswer(now)
 
 	// IN_PROGRESS: the answer is still to come.
 	if result == uint8(common.MAV_RESULT_IN_PROGRESS) {
@@ -224,6 +235,24 @@ func (c *command) see(r report) {
 	c.seen = c.seen || (!r.at.Before(c.sentAt) && c.shows(r))
 }
 
+// hearAnswer records that a question was answered.
+func (a *acks) hearAnswer(now time.Time) {
+	if a.answeredFrom.IsZero() {
+		a.answeredFrom = now
+	}
+}
+
+// answersFor is for how long the vehicle has answered questions.
+func (a *acks) answersFor(now time.Time) time.Duration {
+	if a.answeredFrom.IsZero() {
+		return 0
+	}
+	return now.Sub(a.answeredFrom)
+}
+
+// roundTrip is how long an answer takes now.
+func (a *acks) roundTrip() time.Duration { return max(a.trip, a.behind) }
+
 // measure takes the time from a command's first copy to its first ack. If the command was
 // repeated, nobody knows which copy was answered: on a noisy line the first may be lost. So
 // the round trip grows, step by step, only when slowAfter commands in a row were repeated.
@@ -239,7 +268,7 @@ func (a *acks) measure(c *command, took time.Duration) {
 }
 
 // copyGap is the time between two copies of a command.
-func (a *acks) copyGap() time.Duration { return max(copyEvery, a.trip*3/2) }
+func (a *acks) copyGap() time.Duration { return max(copyEvery, a.roundTrip()*3/2) }
 
 // ask asks for a message (REQUEST_MESSAGE, 512). Its ack means nothing.
 func (a *acks) ask(id uint32) error {
@@ -420,6 +449,12 @@ type departure struct {
 	// away: it flies to a place
 	away bool
 
+	// forSilent: mavrest's own; it leaves the drone safe for a client that is gone
+	forSilent bool
+
+	// waitsForLine: mavrest's own landing over a place: the drone stands still while the line has fallen behind
+	waitsForLine bool
+
 	trip time.Duration
 
 	// asked: a report was requested since it is due
@@ -427,20 +462,19 @@ type departure struct {
 }
 
 // decide says goOn once the step may go out. A report from before portAwayAt, when the port was last found down,
-// does not count.
-func (x departure) decide(r *reports, portAwayAt time.Time, clear bool, now time.Time) decision {
+// does not count. fallen says that the line has fallen behind.
+func (x departure) decide(r *reports, portAwayAt time.Time, clear, fallen bool, now time.Time) decision {
 	// The drone was clear when the step was planned, so it has touched the ground again.
 	if x.away && !clear {
 		return decision{move: tooNear}
 	}
 
-	// An older report does not count: a pilot's switch may be newer. One that comes a round trip after the step was
-	// due has left the autopilot after that.
-	notBefore := x.due.Add(max(reportAgain, x.trip))
-	if x.atOnce {
-		notBefore = x.due.Add(-reportFresh)
+	// A lost link cancels a hold for a silent client: somebody else may fly when it is back.
+	if x.forSilent && now.Sub(later(r.alive, x.due)) >= answerWait {
+		return decision{move: tooLate}
 	}
-	if !r.keeps() && !r.at.Before(notBefore) && r.at.After(portAwayAt) {
+	waits := r.keeps() || !r.at.After(portAwayAt) || (x.waitsForLine && fallen)
+	if !waits && x.follows(r) {
 		return decision{move: goOn}
 	}
 
@@ -449,9 +483,9 @@ func (x departure) decide(r *reports, portAwayAt time.Time, clear bool, now time
 		return decision{move: ask}
 	}
 
-	end := x.due.Add(answerWait)
+	end := x.due.Add(x.waitsFor())
 	atEnd := tooLate
-	if blind := x.withoutReport(r.keeps(), portAwayAt); x.atOnce && x.urgent && blind.Before(end) {
+	if blind := x.withoutReport(r.keeps(), portAwayAt); !blind.IsZero() && blind.Before(end) {
 		end = blind
 		atEnd = goOn
 	}
@@ -461,13 +495,37 @@ func (x departure) decide(r *reports, portAwayAt time.Time, clear bool, now time
 	return decision{look, sooner(again, end)}
 }
 
-// withoutReport is when an urgent first step goes out without a report.
-func (x departure) withoutReport(kept bool, portAwayAt time.Time) time.Time {
-	wait := urgentWait
-	if kept {
-		wait = urgentKept
+// follows reports whether the last report is one that the step may follow. An older one does not count: a pilot's
+// switch may be newer. A client's first step follows what its client may have seen; any other a report that left for
+// certain after it was due.
+func (x departure) follows(r *reports) bool {
+	if x.atOnce {
+		return !r.at.Before(x.due.Add(-reportFresh))
 	}
-	return later(x.due, portAwayAt).Add(wait)
+	return !r.after.Before(x.due)
+}
+
+// waitsFor is how long the step waits for its report.
+func (x departure) waitsFor() time.Duration {
+	if x.forSilent {
+		return 2 * ownHoldWait
+	}
+	return max(answerWait, x.trip+tripMargin)
+}
+
+// withoutReport is when the step goes out without a report; zero: never. A client's first one goes where it makes the
+// drone safe, and mavrest's own hold.
+func (x departure) withoutReport(kept bool, portAwayAt time.Time) time.Time {
+	from := later(x.due, portAwayAt)
+	switch {
+	case x.forSilent && !kept:
+		return from.Add(ownHoldWait)
+	case x.atOnce && x.urgent && kept:
+		return from.Add(urgentKept)
+	case x.atOnce && x.urgent:
+		return from.Add(urgentWait)
+	}
+	return time.Time{}
 }
 
 // decide says what becomes of a command whose first copy went out (rule 6): last is the last report, taken
@@ -490,22 +548,34 @@ func (c *command) decide(last report, r *reports, trip time.Duration, taken bool
 	}
 
 	next := end
-	if repeats {
-		if !now.Before(c.copyDue) {
-			return decision{move: c.repeat(last, r)}
-		}
+	copies := repeats && !now.Before(c.copyDue)
+	waits := copies && !c.blind && r.after.Before(c.copyDue)
+	if copies && !waits {
+		return decision{move: c.repeat(last, r)}
+	}
+	if repeats && !copies {
 		next = sooner(next, c.copyDue)
 	}
 
-	// A report may prove it now.
-	if c.acked() || c.step.byReport() {
+	// A report may prove it now, or a copy waits for one.
+	if waits || c.acked() || c.step.byReport() {
 		again := r.dueAwaited(trip)
-		if !c.asked || c.ackedAt.After(r.asked) || !now.Before(again) {
+		asked := c.asked && !c.ackedAt.After(r.asked) && !(waits && r.askedProof.Before(c.copyDue))
+		if !asked || !now.Before(again) {
 			return decision{move: ask}
 		}
 		next = sooner(next, again)
 	}
 	return decision{look, next}
+}
+
+// nextCopy is when the copy after this one is due. Those that were missed are not made up.
+func (c *command) nextCopy(gap time.Duration, now time.Time) time.Time {
+	next := c.copyDue.Add(gap)
+	if next.Before(now) {
+		return now.Add(gap)
+	}
+	return next
 }
 
 // repeat is what to do when a copy is due again. None goes out while a number is kept: it may be a pilot's

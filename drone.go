@@ -51,6 +51,9 @@ type drone struct {
 
 	online bool
 
+	// dueAt is when the next thing is due.
+	dueAt time.Time
+
 	// quitBy is when the farewell must be over: 1 s after the program began to end; zero: it is not ending.
 	quitBy time.Time
 
@@ -77,7 +80,7 @@ func newDrone(dev device, only byte, gcs bool, log *slog.Logger) *drone {
 	d.tel.texts.log = log
 	d.link = newLink(dev, only, gcs, log, d.hear)
 	acks := newAcks(d.link, &d.tel)
-	d.cmd = &commander{acks: acks, machine: &d.machine}
+	d.cmd = &commander{acks: acks, machine: &d.machine, stood: standstill{link: d.link}}
 	d.params = parameters{tel: &d.tel, acks: acks, values: make(map[string]float64)}
 	d.handshake.params = &d.params
 	return d
@@ -112,7 +115,7 @@ func (d *drone) record(f func()) {
 func (d *drone) changeMayWait(f func(w waiter)) {
 	d.mu.Lock()
 	defer d.unlockChanged()
-	f(waiter{mu: &d.mu, bell: &d.cmd.bell, settle: d.settle})
+	f(waiter{mu: &d.mu, bell: &d.cmd.bell, settle: d.settle, stood: &d.cmd.stood})
 }
 
 func (d *drone) unlockChanged() {
@@ -126,7 +129,13 @@ func (d *drone) unlockChanged() {
 // settle does what follows from a change, whatever was changed: what is due now, the sticks' acts among it.
 func (d *drone) settle() {
 	d.changes.Add(1)
-	d.clock.runAt(d.doDue(time.Now()))
+	now := time.Now()
+	d.cmd.stood.woke(d.dueAt, now)
+	d.dueAt = now.Add(2 * readWaits)
+	if !d.cmd.stood.reading(now) {
+		d.dueAt = later(d.doDue(now), now)
+	}
+	d.clock.runAt(d.dueAt)
 }
 
 // run serves the vehicle until ctx is done, says farewell, and returns when every goroutine has ended.
@@ -190,7 +199,12 @@ func (d *drone) doDue(now time.Time) time.Time {
 		d.online = false
 		d.log.Warn("vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
 	}
-	next = sooner(next, d.tel.texts.flush(now, chunkWait))
+
+	// The missing chunks come as late as the others.
+	behind := d.cmd.acks.behind
+	if due := d.tel.texts.flush(now.Add(-behind), chunkWait); !due.IsZero() {
+		next = sooner(next, due.Add(behind))
+	}
 	v := d.view(now)
 	next = sooner(next, d.watch(v))
 	next = sooner(next, d.sticks.tick(d.with(v)))
@@ -233,14 +247,15 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 		}
 	}
 	armed := d.machine.report.armed
-	trip := d.cmd.acks.trip
+	trip := d.cmd.acks.roundTrip()
 	due := d.cmd.reports.due(armed, trip)
 	if !now.Before(due) {
 		d.handshake.lacks(idHeartbeat)
-		d.cmd.askForReport(now)
+		d.cmd.askForReport(false, now)
 		due = d.cmd.reports.due(armed, trip)
 	}
-	return sooner(next, due)
+	d.link.askTime(false, now)
+	return sooner(sooner(next, due), d.link.timeDue(now))
 }
 
 // hear takes what the link heard. Most of it is telemetry.
@@ -266,13 +281,17 @@ func (d *drone) take(h heard) {
 		d.sticks.hearForeign(d.situation(h.at))
 	default:
 		d.tel.id.system = h.system
-		d.hearMessage(h.msg, h.at)
+		d.hearMessage(h)
 	}
 }
 
-func (d *drone) hearMessage(m message.Message, now time.Time) {
+// hearMessage takes a message of the vehicle. A value is of when it left; that the vehicle is heard is of now.
+func (d *drone) hearMessage(h heard) {
+	m := h.msg
+	now := h.at
+	d.cmd.acks.behind = h.behind
 	version := d.tel.id.version
-	if restarted := d.tel.hear(m, now); restarted {
+	if restarted := d.tel.hear(m, h.left); restarted {
 		d.restarted(now, "the autopilot has started again")
 	}
 
@@ -284,9 +303,13 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 	d.handshake.hear(m.GetID(), now)
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
-		d.hearHeartbeat(m, now)
+		d.hearHeartbeat(m, h)
 	case *common.MessageCurrentMode:
-		d.cmd.reports.hearMode(m.CustomMode, d.machine.report.shownMode, now)
+		if h.ordered {
+			d.cmd.reports.hearMode(m.CustomMode, d.machine.report.shownMode, h.left, now)
+		}
+	case *common.MessageTimesync:
+		d.hearTime(h)
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
 			d.cmd.acks.hear(m.Command, uint8(m.Result), now)
@@ -295,11 +318,11 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 	case *common.MessageParamValue:
 		d.params.hear(m, now)
 	case *common.MessageSysStatus:
-		d.hearReceiver(now)
+		d.hearReceiver(h.left)
 	case *common.MessageRcChannels:
 		d.sticks.hearChannels(d.situation(now), d.tel.rc.channel)
 	case *common.MessageAutopilotVersion:
-		d.cmd.acks.answered = true
+		d.cmd.acks.hearAnswer(now)
 		span := flown[d.firmware()]
 		v := d.tel.id.version
 		if v != version && (v < span[0] || v >= span[1]) {
@@ -307,9 +330,9 @@ func (d *drone) hearMessage(m message.Message, now time.Time) {
 				v, "flown_from", span[0], "flown_before", span[1])
 		}
 	case *common.MessageExtendedSysState:
-		d.tel.hearLanded(now)
+		d.tel.hearLanded(h.left)
 	case *common.MessageGlobalPositionInt:
-		d.tel.hearHeight(func() float64 { return d.view(now).clearAt() }, now)
+		d.tel.hearHeight(func() float64 { return d.view(now).clearAt() }, h.left)
 	}
 }
 
@@ -334,15 +357,32 @@ var flown = map[firmware][2]firmwareVersion{
 	plane:     {4<<24 | 5<<16, 4<<24 | 7<<16},
 }
 
-// hearHeartbeat judges the reports that a HEARTBEAT makes. It brings an offline vehicle online.
-func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, now time.Time) {
+// hearTime takes the answer to a question for the vehicle's time. A report that comes now left after the question.
+func (d *drone) hearTime(h heard) {
+	if h.trip == 0 {
+		return
+	}
+	d.cmd.acks.trip = h.trip
+	d.cmd.acks.repeated = 0
+	d.cmd.hearProof(h.after)
+}
+
+// hearHeartbeat judges the reports that a HEARTBEAT makes. It brings an offline vehicle online. One that comes behind a
+// newer message makes none: it may be older than the last report.
+func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
+	now := h.at
 	maybeWarning := d.firmware() == px4 && d.tel.id.version != 0 && d.tel.id.version < px4CriticalActs
 	beat := shownMode{
 		custom:   m.CustomMode,
 		armed:    m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0,
 		failsafe: d.tel.beat.critical && !maybeWarning,
+		at:       h.left,
 	}
-	for _, shown := range d.cmd.reports.hearHeartbeat(beat, d.machine.report.shownMode, d.cmd.acks.trip, now) {
+	if !h.ordered {
+		d.cmd.reports.alive = now
+		return
+	}
+	for _, shown := range d.cmd.reports.hearHeartbeat(beat, d.machine.report.shownMode, h.after, now) {
 		d.judge(shown, now)
 	}
 	if !d.online {
@@ -380,13 +420,13 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	failsafeActs := shown.failsafe && shown.at.Sub(d.failsafeAt) <= failsafeActsIn
 	switch {
 	case taken && !known:
-		d.takeover("the vehicle's first report shows it armed", failsafeActs)
+		d.takeover("the vehicle's first report shows it armed", failsafeActs, shown.at)
 	case taken && failsafeActs:
-		d.takeover("a failsafe changed the mode to "+d.modeName(), true)
+		d.takeover("a failsafe changed the mode to "+d.modeName(), true, shown.at)
 	case taken:
-		d.takeover("a pilot, another program or a failsafe changed the mode to "+d.modeName(), false)
+		d.takeover("a pilot, another program or a failsafe changed the mode to "+d.modeName(), false, shown.at)
 	case shown.armed && failsafeBegins:
-		d.takeover("a failsafe is active: the vehicle is in "+d.modeName(), true)
+		d.takeover("a failsafe is active: the vehicle is in "+d.modeName(), true, shown.at)
 	case d.machine.mode != mode:
 		d.logMode("the vehicle reports it")
 	}
@@ -401,10 +441,10 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	}
 }
 
-// takeover is called when no command of ours explains a report, or a failsafe begins, which failsafe says. It
-// ends every task, the manoeuvre and the client's sticks.
-func (d *drone) takeover(why string, failsafe bool) {
-	d.cmd.takeover(&commandError{code: codeInterrupted, text: why, since: time.Now(), failsafe: failsafe})
+// takeover is called when no command of ours explains a report, or a failsafe begins, which failsafe says; at is when
+// the report left. It ends every task, the manoeuvre and the client's sticks.
+func (d *drone) takeover(why string, failsafe bool, at time.Time) {
+	d.cmd.takeover(&commandError{code: codeInterrupted, text: why, since: at, failsafe: failsafe})
 	d.tel.target = unknownPoint
 
 	// The vehicle may fly elsewhere now.
@@ -465,7 +505,8 @@ func (d *drone) able() error {
 		return refuse(codeOffline, "no autopilot was heard yet on %s; check the wiring, the baud rate or address, "+
 			"and the autopilot's MAVLink settings", s.device)
 	}
-	return refuse(codeOffline, "the autopilot is offline: no heartbeat for %.0f s", time.Since(d.tel.beat.at).Seconds())
+	return refuse(codeOffline, "the autopilot is offline: no heartbeat for %.0f s",
+		time.Since(d.cmd.reports.alive).Seconds())
 }
 
 // notify logs what mavrest did by itself, and adds it to the status's messages.
@@ -616,6 +657,8 @@ func (d *drone) snapshot(now time.Time) snapshot {
 	}
 	if s.link.fault == nil && d.online && d.handshake.answersNothing(now) {
 		s.link.fault = s.link.unanswered()
+	} else if s.link.fault == nil && d.online {
+		s.link.fault = s.link.late(d.cmd.acks.answersFor(now) >= silentFor)
 	}
 
 	// PX4 checks its present mode, which may need a receiver. A takeoff leaves that for hold, which needs none.

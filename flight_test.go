@@ -1112,7 +1112,7 @@ func (f *flight) wantModeChangesApart(began time.Time, acked map[time.Time]bool)
 func TestNoHoldForASilentClientIsSentWhereAPilotOrTheClientActedFirst(t *testing.T) {
 	for name, first := range map[string]func(d *drone, now time.Time){
 		"a pilot": func(d *drone, now time.Time) {
-			d.hearMessage(beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 16, true), now)
+			d.hearMessage(onTime(beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 16, true), now))
 		},
 		"the client": func(d *drone, now time.Time) {
 			d.sticks.input(d.situation(now), axes{z: 500}, netip.Addr{}, 5*time.Second)

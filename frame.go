@@ -179,6 +179,9 @@ func (d *deframer) read(r io.Reader) error {
 	return err
 }
 
+// full reports whether the last read filled the buffer: more may wait.
+func (d *deframer) full() bool { return !d.datagrams && len(d.rest) == len(d.buf) }
+
 // readDatagram reads a datagram behind what its sender's last one left.
 func (d *deframer) readDatagram(r io.Reader) error {
 	if d.buf == nil {
@@ -450,6 +453,7 @@ var dialectRW = newDialect(
 	&common.MessageCommandInt{},
 	&common.MessageCommandLong{},
 	&common.MessageCommandAck{},
+	&common.MessageTimesync{},
 	&common.MessageAutopilotVersion{},
 	&common.MessageHomePosition{},
 	&common.MessageRcChannels{},

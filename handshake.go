@@ -112,7 +112,7 @@ func (h *handshake) begin(now time.Time) {
 	if h.open != nil {
 		h.params.acks.close(h.open)
 	}
-	h.params.acks.answered = false
+	h.params.acks.answeredFrom = time.Time{}
 	clear(h.params.acks.asked)
 	*h = handshake{params: h.params, unanswered: make(map[string]int)}
 	h.firmware, h.began = h.params.tel.id.firmware(), now
@@ -144,6 +144,11 @@ func (h *handshake) hear(id uint32, now time.Time) {
 	}
 }
 
+// hasHeard reports whether a stream's message has come since the questions began.
+func (h *handshake) hasHeard(id uint32) bool {
+	return slices.ContainsFunc(h.streams, func(s stream) bool { return s.id == id && !s.heard.IsZero() })
+}
+
 // lacks records that a message had to be requested because its stream did not bring it in time.
 func (h *handshake) lacks(id uint32) {
 	for i := range h.streams {
@@ -162,7 +167,7 @@ const (
 // answersNothing reports whether the vehicle answers nothing that is sent, as where only one wire is connected.
 func (h *handshake) answersNothing(now time.Time) bool {
 	a := h.params.acks
-	return !a.answered && len(a.asked) >= silentKinds && now.Sub(h.began) >= silentFor
+	return a.answeredFrom.IsZero() && len(a.asked) >= silentKinds && now.Sub(h.began) >= silentFor
 }
 
 // refusedLive reports whether the vehicle has refused to send live reports.
@@ -186,7 +191,7 @@ func (h *handshake) ask(now time.Time) {
 	answered := h.answered
 	h.answered = false
 	p := h.params
-	if p.tel.home.at.Before(h.began) {
+	if !h.hasHeard(idHome) || !p.tel.home.received() {
 		p.acks.ask(idHome)
 	}
 	if p.tel.id.version == 0 {
@@ -352,7 +357,7 @@ func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool
 	if f == px4 && m.ParamType != common.MAV_PARAM_TYPE_REAL32 {
 		v = float64(int32(math.Float32bits(m.ParamValue)))
 	}
-	p.acks.answered = true
+	p.acks.hearAnswer(now)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return true
 	}

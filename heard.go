@@ -153,6 +153,9 @@ type vehicleAddress struct {
 	// clock is what the vehicle's clock showed last.
 	clock bootClock
 
+	// behind is how far the line was behind then.
+	behind time.Duration
+
 	uid autopilotUID
 
 	// said: the two addresses were reported
@@ -211,7 +214,7 @@ func (a *vehicleAddress) hear(from netip.AddrPort, m message.Message, now time.T
 	if from == a.at {
 		was := a.clock
 		a.heard = now
-		if hasClock := read(m, &a.clock, &a.uid, now); hasClock && a.clock.jumpedAhead(was) {
+		if hasClock := read(m, &a.clock, &a.uid, now); hasClock && a.clock.jumpedAhead(was, a.behind) {
 			a.other = otherAddress{at: from, heard: now, clock: a.clock}
 			return ofReplaced
 		}

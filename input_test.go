@@ -92,22 +92,22 @@ func TestInputOutsideItsThreeModesIsWrongMode(t *testing.T) {
 func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) {
 	d, now := newDrone(device{}, 0, false, slog.Default()), time.Now()
 	d.link.writer = newWriter(d.link, nil)
-	d.hearMessage(beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, true), now)
-	d.hearMessage(&common.MessageSysStatus{}, now)
+	d.hearMessage(onTime(beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 0, true), now))
+	d.hearMessage(onTime(&common.MessageSysStatus{}, now))
 	lineEqual(t, "the receiver is known by a SYS_STATUS without sensors", d.sticks.src.known, false)
 	d.sticks.src.receiver, d.cmd.reports.kept = receiverIdle, make([]shownMode, 1)
 	d.sticks.input(d.situation(now), axes{z: 700}, netip.Addr{}, time.Second)
 	d.act()
 	lineEqual(t, "the throttle that is sent while a number is kept", d.sticks.streamed.z, 500)
-	d.hearMessage(&common.MessageRcChannels{Chan3Raw: 1500}, now) // it may show our own throttle
+	d.hearMessage(onTime(&common.MessageRcChannels{Chan3Raw: 1500}, now)) // it may show our own throttle
 	d.sticks.end(d.situation(now))
 	queued := len(d.link.writer.queue)
 	d.act()
 	lineEqual(t, "released frames", len(d.link.writer.queue)-queued, 3)
 	lineEqual(t, "stick frames that still wait", len(d.link.writer.sticks), 0) // they would override the receiver
 	const live = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
-	d.hearMessage(&common.MessageSysStatus{OnboardControlSensorsPresent: live, OnboardControlSensorsEnabled: live,
-		OnboardControlSensorsHealth: live}, now.Add(100*time.Millisecond))
+	d.hearMessage(onTime(&common.MessageSysStatus{OnboardControlSensorsPresent: live, OnboardControlSensorsEnabled: live,
+		OnboardControlSensorsHealth: live}, now.Add(100*time.Millisecond)))
 	lineEqual(t, "the receiver", d.sticks.src.receiver, receiverIdle)
 }
 

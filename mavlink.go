@@ -42,6 +42,12 @@ const (
 	// noiseEvery is the time between two log lines about noise.
 	noiseEvery = 5 * time.Second
 
+	// readWaits is how long a read of the port takes at least that found nothing to read.
+	readWaits = time.Millisecond
+
+	// seqFor is for how long the number of the vehicle's last frame tells whether the next one is late.
+	seqFor = 500 * time.Millisecond
+
 	// copyWithin is how long an equal ack counts as a copy.
 	copyWithin = 150 * time.Millisecond
 )
@@ -67,6 +73,12 @@ type outgoing struct {
 type heard struct {
 	at  time.Time
 	msg message.Message
+
+	// departed is when the vehicle sent it.
+	departed
+
+	// ordered: it came in the order in which the vehicle sent it
+	ordered bool
 
 	// system: the sender's id
 	system byte
@@ -97,6 +109,10 @@ type link struct {
 	// sent, received, lost: frames
 	sent, received, lost atomic.Uint64
 
+	// readFrom is when the newest read of the port began, idleFrom when the last one did that had to wait; Unix
+	// nanoseconds.
+	readFrom, idleFrom atomic.Int64
+
 	// asStation: each second send a ground station's heartbeat, so that PX4 sends its texts
 	asStation atomic.Bool
 
@@ -120,6 +136,9 @@ type link struct {
 	vehicle byte
 
 	address vehicleAddress
+
+	// lag is how far the line from the vehicle is behind.
+	lag lineLag
 
 	// beatAt: the vehicle's last heartbeat
 	beatAt time.Time
@@ -217,6 +236,7 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	l.writer = w
 	l.fault = nil
 	l.framesFrom = time.Time{}
+	l.lag.moved()
 	l.mu.Unlock()
 
 	// The port is open.
@@ -323,6 +343,13 @@ type linkState struct {
 	// fault is why the port is not open, or what is heard instead of the vehicle.
 	fault error
 
+	// lag is how far the line is behind; lagKnown is false where nothing tells.
+	lag      time.Duration
+	lagKnown bool
+
+	// silentAboutTime: the vehicle answers no question for its time
+	silentAboutTime bool
+
 	// signed, lossy: the vehicle's frames are signed; the line is a serial one
 	signed, lossy bool
 }
@@ -334,7 +361,9 @@ func (l *link) state() linkState {
 	if fault == nil {
 		fault = l.missing(time.Now())
 	}
+	lag, lagKnown := l.lag.now(time.Now())
 	return linkState{
+		lag: lag, lagKnown: lagKnown, silentAboutTime: l.lag.silent(time.Now()),
 		device: l.device.port(), signed: l.signed, lossy: l.device.lossy,
 		baud: int(l.device.line.baud.Load()), fault: fault,
 		received: l.received.Load(), lost: l.lost.Load(), errors: l.device.line.noise.Load(), sent: l.sent.Load(),
@@ -352,6 +381,23 @@ func (s linkState) unanswered() error {
 	}
 	return fmt.Errorf("this vehicle is heard, and answers nothing that mavrest sends: it can be read, not "+
 		"commanded; %s", do)
+}
+
+// lateFrom is how far behind the line is from when on the status says so.
+const lateFrom = time.Second
+
+// late says that what the status shows is old, or that nothing proves how old it is; nil if neither is so. answers says
+// that the vehicle answers other questions.
+func (s linkState) late(answers bool) error {
+	switch {
+	case s.lagKnown && s.lag >= lateFrom:
+		return fmt.Errorf("the line from the autopilot is %.1f s behind: all that is shown is that old; send fewer "+
+			"streams on it, set a faster baud rate, or bring the radio nearer", s.lag.Seconds())
+	case s.silentAboutTime && answers:
+		return errors.New("this autopilot answers no TIMESYNC: how old its reports are can't be proven; check that " +
+			"the router or the bridge passes TIMESYNC on in both directions")
+	}
+	return nil
 }
 
 // missing says that MAVLink comes and the vehicle does not, and what is heard instead; nil where it is heard, or
@@ -398,14 +444,22 @@ type reader struct {
 	// hadSeq: a frame of the vehicle came
 	hadSeq bool
 
+	// seqAt is when the vehicle's last frame came.
+	seqAt time.Time
+
 	in deframer
 }
 
 // read reads the port once and handles the frames. It fails if no valid frame came for silentAfter.
 func (r *reader) read() error {
 	l := r.link
+	from := time.Now()
+	l.readFrom.Store(from.UnixNano())
 	err := r.in.read(r.port)
 	now := time.Now()
+	if now.Sub(from) >= readWaits && !r.in.full() {
+		l.idleFrom.Store(from.UnixNano())
+	}
 	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
 		if !r.hadFrame {
 			heard := []any{"device", l.device.port()}
@@ -478,13 +532,65 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	switch {
 	case repeated || vehicle == 0:
 	case own:
-		r.countLost(f.seq)
-		if m != nil {
-			l.hear(heard{at: now, msg: m, system: f.system})
-		}
+		r.hearOwn(f, m, now)
 	case sticksTarget(m) == vehicle:
 		l.hear(heard{at: now, msg: m, system: f.system, foreign: true})
 	}
+}
+
+// hearOwn hands on a message of the vehicle; m is nil if it is not known.
+func (r *reader) hearOwn(f rawFrame, m message.Message, now time.Time) {
+	l := r.link
+	ordered := r.countLost(f.seq, now)
+	l.mu.Lock()
+	left := l.lag.hear(m, ordered, now)
+	l.mu.Unlock()
+	if m != nil {
+		l.hear(heard{at: now, msg: m, departed: left, ordered: ordered, system: f.system})
+	}
+}
+
+// askTime asks the vehicle for its time, if that is due. waits: a step waits for the answer.
+func (l *link) askTime(waits bool, now time.Time) {
+	l.mu.Lock()
+	due := l.lag.askDue(waits, now)
+	question := l.lag.questions.question(now)
+	l.mu.Unlock()
+	if !due || l.send(question) != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lag.questions.sent(now)
+}
+
+// hasFallen reports whether the line has fallen behind: mavrest by itself then sends only a hold, and that late.
+func (l *link) hasFallen() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lag.fallen() >= fallenBy
+}
+
+// timeDue is when the vehicle is to be asked for its time next, if no step waits for it.
+func (l *link) timeDue(now time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	every := timeEvery
+	if l.lag.silent(now) {
+		every = timeSilent
+	}
+	if due := l.lag.questions.asked.Add(every); due.After(now) {
+		return due
+	}
+
+	// It could not be sent.
+	return now.Add(timeEvery)
+}
+
+// hasReadSince reports whether all that had come by a moment was read: since then a read began that had to wait.
+func (l *link) hasReadSince(at, now time.Time) bool {
+	waits := now.UnixNano()-l.readFrom.Load() >= int64(readWaits)
+	return l.idleFrom.Load() >= at.UnixNano() || (l.readFrom.Load() >= at.UnixNano() && waits)
 }
 
 // hearFrame records that a frame came. It needs l.mu.
@@ -510,6 +616,7 @@ func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
 	l.mu.Lock()
 	a := &l.address
 	was := a.at
+	a.behind = l.lag.behind
 	r.in.vehicle = was
 	from := a.hear(r.in.from, m, now)
 	if from == ofVehicle && !a.other.at.IsValid() {
@@ -533,6 +640,9 @@ func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
 		l.log.Info("the vehicle's address", "system", system, "address", r.in.from, "before", was, "same_vehicle",
 			from == ofMoved)
 		r.hadSeq = false
+		l.mu.Lock()
+		l.lag.moved()
+		l.mu.Unlock()
 	}
 	if from == ofReplaced {
 		l.hear(heard{at: now, replaced: func() {
@@ -580,17 +690,21 @@ func (l *link) repeats(h header, now time.Time) bool {
 	return copied
 }
 
-// countLost counts the vehicle's frames that are missing before this one. A frame whose
-// number steps back was delivered late by UDP: none is missing.
-func (r *reader) countLost(seq byte) {
+// countLost counts the vehicle's frames that are missing before this one, and reports whether it came in the order in
+// which it was sent. A frame whose number steps back was delivered late by UDP: none is missing. After seqFor the
+// numbers tell nothing.
+func (r *reader) countLost(seq byte, now time.Time) (ordered bool) {
+	told := r.hadSeq && now.Sub(r.seqAt) < seqFor
+	r.seqAt = now
 	switch gap := seq - r.seq; {
-	case r.hadSeq && gap > 127:
-		return
-	case r.hadSeq:
+	case told && gap > 127:
+		return false
+	case r.hadSeq && gap <= 127:
 		r.link.lost.Add(uint64(gap))
 	}
 	r.seq = seq + 1
 	r.hadSeq = true
+	return true
 }
 
 // sticksTarget returns the system that sticks are for; 0 if m is another message.

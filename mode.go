@@ -206,7 +206,8 @@ const copterBrake = 17
 
 // Times of the reports and of the mode machine (docs/design.md, "Reports" and rule 3).
 const (
-	// newerLeast is what newerAfter returns at least.
+	// newerLeast is how much later than a CURRENT_MODE a HEARTBEAT must have left to be newer than it, and what
+	// newerAfter returns at least.
 	newerLeast = 100 * time.Millisecond
 
 	// reportFresh is the age at which a report still allows a client's first step.
@@ -227,6 +228,10 @@ const (
 	// followTime is how long after its newest copy a step explains a report.
 	followTime = 5 * time.Second
 
+	// claimSlack is how much too early the moment may be at which a report is taken to have left. One that left
+	// before the step was sent does not show it.
+	claimSlack = clockGap
+
 	// ownAgain is the time between two tries of what mavrest commands by itself.
 	ownAgain = time.Second
 )
@@ -238,7 +243,7 @@ type shownMode struct {
 
 	armed, failsafe bool
 
-	// at is when the number came.
+	// at is when the number left the vehicle.
 	at time.Time
 }
 
@@ -246,8 +251,11 @@ type shownMode struct {
 // up to 15 ms before its mode is in force, so its number is kept until a HEARTBEAT shows it. Whoever asks
 // gives the last report, which the mode machine keeps.
 type reports struct {
-	// at is when the last HEARTBEAT came that made reports; zero before the first.
+	// at is when the last HEARTBEAT left the vehicle that made reports; zero before the first.
 	at time.Time
+
+	// after is a moment after which it left for certain (departed); zero if none is known.
+	after time.Time
 
 	// kept: numbers that no HEARTBEAT has shown yet, the oldest first
 	kept []shownMode
@@ -255,8 +263,8 @@ type reports struct {
 	// alive is when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT.
 	alive time.Time
 
-	// asked is when a HEARTBEAT was requested last.
-	asked time.Time
+	// asked is when a HEARTBEAT was requested last, askedProof when one that proves when it left was.
+	asked, askedProof time.Time
 }
 
 // askNow makes the next request for HEARTBEAT due at once, if one is waited for.
@@ -273,8 +281,8 @@ func (r *reports) newest(last shownMode) shownMode {
 	return last
 }
 
-// hearMode takes a CURRENT_MODE, whose number it keeps if it is new.
-func (r *reports) hearMode(custom uint32, last shownMode, now time.Time) {
+// hearMode takes a CURRENT_MODE that left at a moment. It keeps the number if it is new.
+func (r *reports) hearMode(custom uint32, last shownMode, left, now time.Time) {
 	// Before the first HEARTBEAT it is not known what vehicle it is.
 	if r.at.IsZero() {
 		return
@@ -283,17 +291,16 @@ func (r *reports) hearMode(custom uint32, last shownMode, now time.Time) {
 	if custom == r.newest(last).custom {
 		return
 	}
-	r.kept = append(r.kept, shownMode{custom: custom, at: now})
+	r.kept = append(r.kept, shownMode{custom: custom, at: left})
 	r.askNow()
 }
 
 // hearHeartbeat takes a HEARTBEAT and returns the reports that it makes, the oldest
-// first; no report if it is older than the newest kept number. trip is the line's round trip.
-func (r *reports) hearHeartbeat(b, last shownMode, trip time.Duration, now time.Time) (list []shownMode) {
+// first; no report if it is older than the newest kept number. after is a moment after which it left for certain.
+func (r *reports) hearHeartbeat(b, last shownMode, after, now time.Time) (list []shownMode) {
 	r.alive = now
-	b.at = now
 	newest := r.newest(last)
-	mayBeOlder := r.keeps() && now.Sub(newest.at) <= newerAfter(trip)
+	mayBeOlder := r.keeps() && b.at.Sub(newest.at) <= newerLeast
 
 	// PX4 leaves LAND in the instant of disarming: the number is in force already.
 	if mayBeOlder && last.armed && !b.armed {
@@ -310,12 +317,13 @@ func (r *reports) hearHeartbeat(b, last shownMode, trip time.Duration, now time.
 	if !r.keeps() || b.custom != newest.custom {
 		list = append(list, b)
 	}
-	r.at = now
+	r.at = b.at
+	r.after = after
 	r.kept = nil
 	return list
 }
 
-// newerAfter is how long after a CURRENT_MODE or an ack a HEARTBEAT must come to be newer than it.
+// newerAfter is how long after an ack a HEARTBEAT must come to show what the ack speaks of.
 func newerAfter(trip time.Duration) time.Duration { return max(newerLeast, 2*trip) }
 
 // againAfter is the time between two requests of what is waited for.
@@ -493,7 +501,10 @@ func (m *machine) judge(r report, now time.Time) (takeover bool) {
 
 // claimed is the index of the first claim whose goal matches, or -1.
 func (m *machine) claimed(now time.Time, matches func(to *goal) bool) int {
-	return slices.IndexFunc(m.claims, func(c claim) bool { return now.Sub(c.at) < followTime && matches(c.to) })
+	return slices.IndexFunc(m.claims, func(c claim) bool {
+		age := now.Sub(c.at)
+		return age > -claimSlack && age < followTime && matches(c.to)
+	})
 }
 
 // show makes the reported mode the mode, and forgets what was commanded.

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
@@ -72,6 +73,35 @@ func (r request) entersSticks() bool { return r.setMode && r.mode.flownBySticks(
 // A newer request waits for its answer.
 func (r request) urgent() bool {
 	return r.disarms() || (r.setMode && r.mode >= ModeHold && !r.goTo)
+}
+
+// checkLag refuses what moves the vehicle where the line is so far behind that its place is not known. What makes it
+// safe goes out all the same.
+func (r request) checkLag(behind time.Duration) error {
+	if behind < freshFor || (r.urgent() && r.lat == nil) {
+		return nil
+	}
+	return refuse(codeRefused, "%s: the line from the autopilot is %.1f s behind, so where the vehicle is now is not "+
+		"known; hold, land and rtl are sent all the same", r.name(), behind.Seconds())
+}
+
+// lateNote says how old what was known was when a command went out; "" where it was not old.
+func lateNote(behind time.Duration) string {
+	if behind < lateFrom {
+		return ""
+	}
+	return fmt.Sprintf("it was sent by reports that were %.1f s old", behind.Seconds())
+}
+
+// withLag adds that to an error.
+func withLag(err error, behind time.Duration) error {
+	e, ok := err.(*commandError)
+	if note := lateNote(behind); ok && note != "" {
+		full := *e
+		full.text += "; " + note
+		return &full
+	}
+	return err
 }
 
 // or returns *v, or its second argument if v was not given.

@@ -251,6 +251,9 @@ type simLine struct {
 	// mavlink1: the autopilot sends MAVLink 1 on it.
 	mavlink1 bool
 
+	// noTime: a router passes no TIMESYNC on.
+	noTime bool
+
 	// Writes to the autopilot wait until stall is closed; nil: they don't wait.
 	stall chan struct{}
 }
@@ -815,6 +818,12 @@ func (s *simulator) handle(system, component uint8, fromGCS bool, msg message.Me
 	switch m := msg.(type) {
 	case *common.MessageHeartbeat:
 		s.brain.hear(system, fromGCS, m)
+	case *common.MessageTimesync:
+		if m.Tc1 == 0 && !s.meddler.line().noTime {
+			s.sendOn(fromGCS, &common.MessageTimesync{
+				Tc1: time.Since(s.booted).Nanoseconds(), Ts1: m.Ts1, TargetSystem: system, TargetComponent: component,
+			})
+		}
 	case *common.MessageManualControl:
 		s.brain.sticks(system, m)
 

@@ -213,6 +213,7 @@ type linkBody struct {
 	Device       string  `json:"device"`
 	Baud         *int    `json:"baud"`
 	HeartbeatAge number  `json:"heartbeat_age"`
+	Lag          number  `json:"lag"`
 	Received     uint64  `json:"received"`
 	Lost         uint64  `json:"lost"`
 	Errors       uint64  `json:"errors"`
@@ -366,11 +367,23 @@ func (s *snapshot) inputBody(client netip.Addr) inputBody {
 	}
 }
 
+// behind is how far the line is behind, in seconds; NaN if unknown.
+func (l *linkState) behind() float64 { return nanIf(!l.lagKnown, l.lag.Seconds()) }
+
+// joined is both texts; either may be "".
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
 func (l *linkState) body(heartbeatAge number) linkBody {
 	return linkBody{
 		Device:       l.device,
 		Baud:         ifKnown(l.baud != 0, l.baud),
 		HeartbeatAge: heartbeatAge,
+		Lag:          rounded(l.behind(), 2),
 		Received:     l.received,
 		Lost:         l.lost,
 		Errors:       l.errors,

@@ -84,7 +84,7 @@ var neverHeard = `{"version":"` + ownVersion + `","time":1,"online":false,"mode"
 "vehicle":null,"position":null,"velocity":null,"attitude":null,"battery":null,"gps":null,"home":null,"target":null,
 "input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},
 "messages":[],
-"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":null,"received":0,"lost":0,"errors":0,
+"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":null,"lag":null,"received":0,"lost":0,"errors":0,
 "sent":1,"error":null}}`
 
 func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
@@ -137,7 +137,7 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 "target":null,
 "input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},
 "messages":[{"severity":"info","text":"Takeoff detected","age":12.3}],
-"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":0.4,"received":22,"lost":0,"errors":0,
+"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":0.4,"lag":null,"received":22,"lost":0,"errors":0,
 "sent":1,"error":null}}`)
 	})
 }

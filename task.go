@@ -31,6 +31,13 @@ type commander struct {
 	// clientActed: a client's step or sticks were accepted since the last takeover or disarming
 	clientActed bool
 
+	// stood is the last time that the program stood still.
+	stood standstill
+
+	// awaited is the moment after which a report must have left that a step waits for, or waited for last. proven is
+	// the last such moment after which all left that came then.
+	awaited, proven time.Time
+
 	// portAway: the last request of HEARTBEAT could not be queued: the port is down, or its queue is full
 	portAway bool
 
@@ -47,6 +54,9 @@ type answer struct {
 	command   uint16
 	mode      Mode
 	manoeuvre *manoeuvre
+
+	// behind is how far the line was behind when the first step went out.
+	behind time.Duration
 }
 
 // task is a request from its arrival to its answer. What it is doing is its request. While it waits until the drone
@@ -288,6 +298,9 @@ type waiter struct {
 
 	// settle is drone.settle.
 	settle func()
+
+	// stood is drone.cmd.stood.
+	stood *standstill
 }
 
 // pause waits until the bell rings or the time is over. Only follow calls it.
@@ -307,12 +320,61 @@ func (w waiter) pause(until time.Time) {
 	}
 }
 
+// standstill is the last time that the program stood still: its process was stopped, or waited for a disk. Whatever was
+// due meanwhile is due anew when it is over, and only once all was read that had come by then: a pilot's switch may
+// be in that (docs/design.md, "Time").
+type standstill struct {
+	link *link
+
+	// over is when it was over; zero: there was none.
+	over time.Time
+
+	// reads: what had come by then is still being read
+	reads bool
+}
+
+// Times of a standstill.
+const (
+	// lateBy is how late something may be that was due by time. Later, the program stood still.
+	lateBy = 50 * time.Millisecond
+
+	// readsFor is how long reading what has come takes at most.
+	readsFor = 500 * time.Millisecond
+)
+
+// woke says that what was due by time is done now.
+func (s *standstill) woke(due, now time.Time) {
+	if !due.IsZero() && now.Sub(due) > lateBy {
+		s.over = now
+		s.reads = true
+	}
+}
+
+// reading reports whether what came during the last standstill is still being read.
+func (s *standstill) reading(now time.Time) bool {
+	s.reads = s.reads && now.Sub(s.over) < readsFor && !s.link.hasReadSince(s.over, now)
+	return s.reads
+}
+
+// dueAnew is when something that was due at a time is due now.
+func (s *standstill) dueAnew(due time.Time) time.Time {
+	if !due.IsZero() && due.Before(s.over) {
+		return s.over
+	}
+	return due
+}
+
 // follow is the one loop that waits: it does what decide says, until that says that the wait is over.
 func (w waiter) follow(decide func(now time.Time) decision, do func(move)) move {
 	for {
+		if now := time.Now(); w.stood.reading(now) {
+			w.pause(now.Add(2 * readWaits))
+			continue
+		}
 		switch d := decide(time.Now()); {
 		case d.move == look:
 			w.pause(d.at)
+			w.stood.woke(d.at, time.Now())
 		case d.move >= goOn:
 			return d.move
 		default:
@@ -352,11 +414,24 @@ func (t *task) ask(w waiter, every time.Duration, end time.Time, request func(),
 	return t.mustStop()
 }
 
-// askForReport requests HEARTBEAT.
-func (c *commander) askForReport(now time.Time) {
+// askForReport requests HEARTBEAT. waits: a step waits for one that proves when it left.
+func (c *commander) askForReport(waits bool, now time.Time) {
 	c.reports.asked = now
+	if waits {
+		c.reports.askedProof = now
+	}
+	c.acks.link.askTime(waits, now)
 	if c.portAway = c.acks.ask(idHeartbeat) != nil; c.portAway {
 		c.portAwayAt = now
+	}
+}
+
+// hearProof takes that what comes from now on left after a moment. Where a step waits for such a report it is asked for
+// at once.
+func (c *commander) hearProof(after time.Time) {
+	if c.proven.Before(c.awaited) && c.reports.after.Before(c.awaited) && !after.Before(c.awaited) {
+		c.proven = c.awaited
+		c.reports.askNow()
 	}
 }
 
@@ -364,11 +439,14 @@ func (c *commander) askForReport(now time.Time) {
 func (t *task) departure(s *step, due time.Time) departure {
 	first := t.command == nil && !t.unasked()
 	return departure{
-		due:    due,
-		atOnce: first && due.Sub(t.askedAt) <= dueAtOnce,
-		urgent: t.request.urgent(),
-		away:   s.away,
-		trip:   t.commander.acks.trip,
+		due:       due,
+		atOnce:    first && due.Sub(t.askedAt) <= dueAtOnce,
+		urgent:    t.request.urgent(),
+		away:      s.away,
+		forSilent: t.unasked() && t.firstLeg == nil,
+		trip:      t.commander.acks.roundTrip(),
+
+		waitsForLine: t.firstLeg != nil,
 	}
 }
 
@@ -383,18 +461,22 @@ func (t *task) transact(w waiter, s *step) error {
 		return errPortAway
 	}
 	x.copyDue = x.sentAt.Add(c.acks.copyGap())
+	x.blind = t.request.urgent() && !t.unasked()
 	end := t.follow(w, func(now time.Time) decision {
-		return x.decide(c.machine.report, &c.reports, c.acks.trip, t.endedBy != nil, now)
+		x.copyDue = c.stood.dueAnew(x.copyDue)
+		c.awaited = x.copyDue
+		return x.decide(c.machine.report, &c.reports, c.acks.roundTrip(), t.endedBy != nil, now)
 	}, func(m move) {
+		now := time.Now()
 		if m == ask {
 			x.asked = true
-			c.askForReport(time.Now())
+			c.askForReport(true, now)
 			return
 		}
 		if m == sendCopy {
 			t.sendCopy(x)
 		}
-		x.copyDue = x.copyDue.Add(c.acks.copyGap())
+		x.copyDue = x.nextCopy(c.acks.copyGap(), now)
 	})
 	switch end {
 	case stop:
@@ -414,6 +496,9 @@ func (t *task) sendCopy(x *command) {
 	// The port is away or its queue full: this copy is left out.
 	if c.acks.send(x) != nil {
 		return
+	}
+	if t.command == nil {
+		t.answer.behind = c.acks.behind
 	}
 	t.command = x
 	t.armed = t.armed || (s.arms() && !c.machine.report.armed)

@@ -54,7 +54,7 @@ func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 				for _, state := range []minimal.MAV_STATE{minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_ACTIVE} {
 					d.mu.Lock()
 					d.tel.id.version = 0 // unknown: it must count as new too (px4CriticalActs)
-					d.hearMessage(flyingBeat(t, d.modeName(), state), time.Now())
+					d.hearMessage(onTime(flyingBeat(t, d.modeName(), state), time.Now()))
 					d.mu.Unlock()
 					time.Sleep(50 * time.Millisecond)
 				}

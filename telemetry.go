@@ -33,6 +33,10 @@ const (
 	// clockSlack is how far the boot clock may seem to step: UDP delivers frames late.
 	clockSlack = time.Second
 
+	// clockDay is how far ahead of the time that has passed a boot clock is that has started again after 25 to 49
+	// days.
+	clockDay = 24 * time.Hour
+
 	// mostVoltage, in volts, is the most that SYS_STATUS has.
 	mostVoltage = 65.5
 
@@ -245,15 +249,19 @@ func believe[T interface{ received() bool }](last, doubted *T, next T, leadsTo f
 	return true
 }
 
-// bootClock is the autopilot's time since its start, and when it was received.
+// bootClock is the autopilot's time since its start, in milliseconds, and when it was received. It runs over after
+// 2^32 ms: 49.7 days.
 type bootClock struct {
 	group
-	sinceBoot time.Duration
+	ms uint32
 }
+
+// ran is how far the clock ran until next. A restart after more than half of 2^32 ms looks like a jump ahead.
+func (c bootClock) ran(next bootClock) time.Duration { return clockStep(c.ms, next.ms) }
 
 // leadsTo reports whether the clock can have run to next in the time that has passed.
 func (c bootClock) leadsTo(next bootClock) bool {
-	step := next.sinceBoot - c.sinceBoot
+	step := c.ran(next)
 	return step >= -clockSlack && step <= next.at.Sub(c.at)+clockSlack
 }
 
@@ -269,20 +277,26 @@ func (p position) leadsTo(next position) bool {
 
 // goesOn reports whether next is the same clock, as far as the time between the two can tell.
 func (c bootClock) goesOn(next bootClock) bool {
-	step := next.sinceBoot - c.sinceBoot
+	step := c.ran(next)
 	took := next.at.Sub(c.at)
 	return c.received() && next.received() && (step-took).Abs() <= clockSlack
 }
 
 // jumpedAhead reports whether the clock came back from a silence further ahead than the silence was long: it is
-// another vehicle's. A clock that is behind may be a late frame's.
-func (c bootClock) jumpedAhead(was bootClock) bool {
+// another vehicle's. A clock that is behind may be a late frame's. behind is how far the line was behind before: it may
+// have caught up meanwhile.
+func (c bootClock) jumpedAhead(was bootClock, behind time.Duration) bool {
 	took := c.at.Sub(was.at)
-	return was.received() && took >= offlineAfter && c.sinceBoot-was.sinceBoot > took+clockSlack
+	return was.received() && took >= offlineAfter && was.ran(c) > took+behind+clockSlack
+}
+
+// clockStep is how far a boot clock ran from one message to the next, forwards or backwards, over 2^32 ms too.
+func clockStep(from, to uint32) time.Duration {
+	return time.Duration(int32(to-from)) * time.Millisecond
 }
 
 func clockAt(bootMs uint32, now time.Time) bootClock {
-	return bootClock{group{now}, time.Duration(bootMs) * time.Millisecond}
+	return bootClock{group{now}, bootMs}
 }
 
 type rcChannels struct {
@@ -382,7 +396,7 @@ func newTelemetry() telemetry {
 	return t
 }
 
-// hear records a message of the vehicle, and reports whether the autopilot has restarted:
+// hear records a message that left the vehicle at now, and reports whether the autopilot has restarted:
 // its clock ran backwards. docs/autopilots.md, "Both", has the values that mean unknown.
 func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	switch m := m.(type) {
@@ -632,8 +646,11 @@ func percent(remaining int8) float64 {
 func (t *telemetry) clockRanBack(ms uint32, now time.Time) (restarted bool) {
 	was := t.boot
 	next := clockAt(ms, now)
-	return believe(&t.boot, &t.doubtedBoot, next, bootClock.leadsTo) &&
-		was.received() && next.sinceBoot < was.sinceBoot-clockSlack
+	if !believe(&t.boot, &t.doubtedBoot, next, bootClock.leadsTo) || !was.received() {
+		return false
+	}
+	step := was.ran(next)
+	return step < -clockSlack || step-next.at.Sub(was.at) > clockDay
 }
 
 // restart forgets what is not true of a restarted autopilot.
@@ -831,7 +848,7 @@ const (
 // first long text after a boot has it too: a full chunk with id 0 waits for a second one.
 func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 	if m.Id == 0 && m.ChunkSeq == 0 {
-		l.end(0, now)
+		l.end(0)
 		if len(m.Text) < fullChunk {
 			l.complete(statusText{uint8(m.Severity), m.Text, now})
 			return
@@ -851,15 +868,15 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 	}
 	c.parts[m.ChunkSeq] = m.Text
 	if last := c.parts[len(c.parts)-1]; len(last) < fullChunk && !slices.Contains(c.parts, missingChunk) {
-		l.end(m.Id, now)
+		l.end(m.Id)
 	}
 }
 
 // end adds a text, complete or not, with a mark for each missing chunk.
-func (l *textLog) end(id uint16, now time.Time) {
+func (l *textLog) end(id uint16) {
 	if c := l.chunks[id]; c != nil {
 		delete(l.chunks, id)
-		l.complete(statusText{c.severity, strings.Join(c.parts, ""), now})
+		l.complete(statusText{c.severity, strings.Join(c.parts, ""), c.began})
 	}
 }
 
@@ -870,7 +887,7 @@ func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
 		if due := c.began.Add(wait); now.Before(due) {
 			next = sooner(next, due)
 		} else {
-			l.end(id, now)
+			l.end(id)
 		}
 	}
 	return next

@@ -257,7 +257,10 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 		{[]message.Message{at(0), at(1000), place(2000), at(1000), place(1000)}, "[false false false false false]"},
 		{[]message.Message{at(5000), at(3900), at(3950)}, "[false false true]"},
 		{[]message.Message{place(5000), at(100), place(200), at(300)}, "[false false true false]"},
-		{[]message.Message{at(math.MaxUint32), at(0), at(100)}, "[false false true]"},
+		// It runs over after 49.7 days.
+		{[]message.Message{at(math.MaxUint32 - 50), at(49), at(149)}, "[false false false]"},
+		// A restart after 30 days
+		{[]message.Message{at(30 * 86_400_000), at(100), at(200)}, "[false false true]"},
 		{[]message.Message{at(5000), px4Beat(), &common.MessageStatustext{Text: "x"}, &common.MessageSysStatus{}},
 			"[false false false false]"},
 		// Damage that the checksum missed.
@@ -752,7 +755,7 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 	} {
 		d := newDrone(device{name: "none"}, 0, false, slog.Default())
 		now, home := epoch, 490.0
-		hear := func(m message.Message) { d.hearMessage(m, now) }
+		hear := func(m message.Message) { d.hearMessage(onTime(m, now)) }
 		reported := func(fix string, height float64) {
 			m := &common.MessageGlobalPositionInt{Lat: 1, Lon: 1, Alt: int32(math.Round(height * 1000)),
 				RelativeAlt: int32(math.Round((height - home) * 1000))}

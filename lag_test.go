@@ -1,0 +1,223 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
+)
+
+// lateLine is a line of which the truth is known: what leaves the vehicle comes later, in the same order.
+type lateLine struct {
+	// takes is how long a message takes that leaves the vehicle at a time since the start; nil: no time.
+	takes func(since time.Duration) time.Duration
+
+	// up is how long a question takes.
+	up time.Duration
+
+	// mute: the vehicle answers no question
+	mute bool
+
+	// clock is what the boot clock shows, in ms; nil: the time since the start.
+	clock func(since time.Duration) uint32
+
+	// stands: the program stands still from the first to the second; what comes meanwhile is read at the second.
+	stands [2]time.Duration
+}
+
+// lineMsg is a message that has left.
+type lineMsg struct {
+	left, comes time.Time
+	msg         message.Message
+}
+
+// plays lets the vehicle send its clock ten times a second and a heartbeat at 20 Hz, asks for the time once a second,
+// and calls see with each message that comes.
+func (l lateLine) plays(lasts time.Duration, see func(lag *lineLag, m lineMsg, d departed)) {
+	const step = 10 * time.Millisecond
+	var lag lineLag
+	var line []lineMsg
+	var asked []lineMsg
+	for since := time.Duration(0); since < lasts; since += step {
+		now := epoch.Add(since)
+		leaves := func(m message.Message) {
+			comes := now
+			if l.takes != nil {
+				comes = now.Add(l.takes(since))
+			}
+			if len(line) > 0 {
+				comes = later(comes, line[len(line)-1].comes)
+			}
+			if at := comes.Sub(epoch); at >= l.stands[0] && at < l.stands[1] {
+				comes = epoch.Add(l.stands[1])
+			}
+			line = append(line, lineMsg{now, comes, m})
+		}
+		for len(asked) > 0 && !asked[0].comes.After(now) {
+			leaves(asked[0].msg)
+			asked = asked[1:]
+		}
+		if since%(100*time.Millisecond) == 0 {
+			ms := uint32(since.Milliseconds())
+			if l.clock != nil {
+				ms = l.clock(since)
+			}
+			leaves(&common.MessageAttitude{TimeBootMs: ms})
+		}
+		if since%(50*time.Millisecond) == 3*step {
+			leaves(&common.MessageHeartbeat{})
+		}
+		if since%time.Second == 0 && lag.askDue(false, now) {
+			question := lag.questions.question(now)
+			lag.questions.sent(now)
+			if !l.mute {
+				answer := &common.MessageTimesync{Tc1: 1, Ts1: question.Ts1}
+				asked = append(asked, lineMsg{comes: now.Add(l.up), msg: answer})
+			}
+		}
+		for len(line) > 0 && !line[0].comes.After(now) {
+			m := line[0]
+			line = line[1:]
+			see(&lag, m, lag.hear(m.msg, true, now))
+		}
+	}
+}
+
+// grows is a delay that grows to most from one time on for another, and stays.
+func grows(from, within, most time.Duration) func(time.Duration) time.Duration {
+	return func(since time.Duration) time.Duration {
+		part := min(1, max(0, (since-from).Seconds()/within.Seconds()))
+		return time.Duration(part * float64(most))
+	}
+}
+
+func constant(d time.Duration) func(time.Duration) time.Duration {
+	return func(time.Duration) time.Duration { return d }
+}
+
+// From 5 s on, when the clock is known, no message is taken for newer than it is, and none for much older.
+func TestAMessageIsAsOldAsWhenItLeftTheVehicle(t *testing.T) {
+	const second, ms = time.Second, time.Millisecond
+	runsOver := func(since time.Duration) uint32 { return uint32(since.Milliseconds()) - 15000 }
+	for name, c := range map[string]struct {
+		line lateLine
+
+		// newer and older are how far a message may be taken for newer and for older than it is.
+		newer, older time.Duration
+	}{
+		"a quick line":        {lateLine{}, 0, 10 * ms},
+		"it jitters by 80 ms": {lateLine{takes: jitter(80 * ms)}, lineJitter, lineJitter},
+		"it grows to 0.2 s":   {lateLine{takes: grows(6*second, second, second/5)}, lineJitter, lineJitter},
+		"it grows to 0.6 s in half a second": {
+			lateLine{takes: grows(6*second, second/2, 3*second/5)}, lineJitter, second / 5},
+		"it grows to 8 s": {lateLine{takes: grows(6*second, 10*second, 8*second)}, lineJitter, second / 5},
+		"the same, and no question is answered": {
+			lateLine{takes: grows(6*second, 10*second, 8*second), mute: true}, clockGap, second / 5},
+		"1.5 s each way, from the start": {
+			lateLine{takes: constant(3 * second / 2), up: 3 * second / 2}, lineJitter, lineJitter},
+		"0.6 s each way, from the start": {
+			lateLine{takes: constant(3 * second / 5), up: 3 * second / 5}, lineJitter, lineJitter},
+		"it falls behind and catches up": {lateLine{takes: func(since time.Duration) time.Duration {
+			return grows(6*second, 4*second, 4*second)(since) - grows(14*second, second, 4*second)(since)
+		}}, lineJitter, second / 5},
+		"the program stands still for 3 s": {
+			lateLine{stands: [2]time.Duration{20*second + 20*ms, 23 * second}}, clockGap, clockGap},
+		"the boot clock runs over": {lateLine{clock: runsOver}, 0, 10 * ms},
+		"it runs over while it falls behind": {
+			lateLine{clock: runsOver, takes: grows(12*second, 6*second, 6*second)}, lineJitter, second / 5},
+		"a clock of microseconds is none": {lateLine{clock: func(since time.Duration) uint32 {
+			return uint32(since.Microseconds())
+		}}, 0, 10 * ms},
+		"a clock that stands is none": {lateLine{clock: func(time.Duration) uint32 { return 7 }}, 0, 10 * ms},
+		"a clock that drifts by 100 ppm": {lateLine{clock: func(since time.Duration) uint32 {
+			return uint32(since.Seconds() * 999.9)
+		}}, 10 * ms, 10 * ms},
+		"a simulator that is 3 % slow": {lateLine{clock: func(since time.Duration) uint32 {
+			return uint32(since.Seconds() * 970)
+		}}, lineJitter, 2 * lineJitter},
+	} {
+		t.Run(name, func(t *testing.T) {
+			newest, oldest := time.Duration(0), time.Duration(0)
+			c.line.plays(40*second, func(lag *lineLag, m lineMsg, d departed) {
+				if m.comes.Sub(epoch) >= 5*second {
+					newest = max(newest, d.left.Sub(m.left))
+					oldest = max(oldest, m.left.Sub(d.left))
+				}
+			})
+			if newest > c.newer || oldest > c.older {
+				t.Errorf("taken for up to %v newer and %v older, want %v and %v", newest, oldest, c.newer, c.older)
+			}
+		})
+	}
+}
+
+// jitter is a delay that is another one for each message, up to most.
+func jitter(most time.Duration) func(time.Duration) time.Duration {
+	return func(since time.Duration) time.Duration {
+		return most * time.Duration(since/(10*time.Millisecond)*7%11) / 10
+	}
+}
+
+func TestWhatIsSaidToHaveLeftAfterAMomentHasLeftAfterIt(t *testing.T) {
+	const second = time.Second
+	for name, line := range map[string]lateLine{
+		"a quick line":           {},
+		"it grows to 8 s":        {takes: grows(6*second, 10*second, 8*second)},
+		"1.5 s each way":         {takes: constant(3 * second / 2), up: 3 * second / 2},
+		"the program stands":     {stands: [2]time.Duration{20 * second, 23 * second}},
+		"nothing answers":        {mute: true},
+		"grows, nothing answers": {mute: true, takes: grows(8*second, 10*second, 8*second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last time.Duration
+			line.plays(40*second, func(lag *lineLag, m lineMsg, d departed) {
+				slack := time.Duration(0)
+				if line.mute {
+					slack = clockGap
+				}
+				if early := d.after.Sub(m.left); early > slack {
+					t.Errorf("at %v it left for certain after what is %v later", m.comes.Sub(epoch), early)
+				}
+				last = d.after.Sub(epoch)
+			})
+			if last < 25*second {
+				t.Errorf("at the end nothing is proven after %v", last)
+			}
+		})
+	}
+}
+
+func TestOnlyOurQuestionsAreAnsweredAndASilentVehicleIsAskedSeldom(t *testing.T) {
+	var lag lineLag
+	now := epoch
+	question := lag.questions.question(now)
+	lag.questions.sent(now)
+	for name, m := range map[string]*common.MessageTimesync{
+		"a question":       {Ts1: question.Ts1},
+		"of the future":    {Tc1: 5, Ts1: question.Ts1 + 1000},
+		"somebody else's":  {Tc1: 5, Ts1: now.UnixNano()},
+		"a number of ours": {Tc1: 5, Ts1: question.Ts1 - 1},
+	} {
+		if d := lag.hear(m, true, now.Add(time.Second)); !d.after.IsZero() || d.trip != 0 {
+			t.Errorf("%s proves %v", name, d)
+		}
+	}
+	if d := lag.hear(&common.MessageTimesync{Tc1: 5, Ts1: question.Ts1}, false, now); !d.after.IsZero() {
+		t.Error("an answer that came out of order proves something")
+	}
+	d := lag.hear(&common.MessageTimesync{Tc1: 5, Ts1: question.Ts1}, true, now.Add(30*time.Millisecond))
+	if d.after != now || d.trip != 30*time.Millisecond {
+		t.Errorf("the answer proves %v", d)
+	}
+	asked := 0
+	for since := time.Duration(0); since < time.Minute; since += 10 * time.Millisecond {
+		if at := now.Add(since); lag.askDue(true, at) {
+			lag.questions.sent(at)
+			asked++
+		}
+	}
+	if most := int(timeLate/(10*time.Millisecond)) + 6 + 10; asked > most {
+		t.Errorf("asked %d times in a minute, want %d at most", asked, most)
+	}
+}
