@@ -160,9 +160,21 @@ func notFound(w http.ResponseWriter, r *http.Request) response {
 			return page(http.StatusNotFound, rootPage)
 		}
 	}
-	return failed(refuse(codeNotFound, "no such path; there are GET /api/drone, GET /api/drone/status, GET and "+
+	return failed(refuse(codeNotFound, "no such path%s; there are GET /api/drone, GET /api/drone/status, GET and "+
 		"POST /api/drone/mode, and "+
-		"POST /api/drone/input, /api/drone/takeoff, /api/drone/goto and /api/drone/land"))
+		"POST /api/drone/input, /api/drone/takeoff, /api/drone/goto and /api/drone/land", meantPath(r.URL.Path)))
+}
+
+// meantPath names the route that a path was most likely meant to be: its last word is a route's.
+func meantPath(p string) string {
+	word := path.Base(strings.ToLower(p))
+	switch word {
+	case "drone":
+		return ": /api/drone was meant"
+	case "status", "mode", "input", "takeoff", "goto", "land":
+		return ": /api/drone/" + word + " was meant"
+	}
+	return ""
 }
 
 // encode returns v as JSON with a newline, without HTML escapes.

@@ -568,6 +568,20 @@ func TestTheLogSaysAcceptedOnlyOfAcceptedCommands(t *testing.T) {
 	})
 }
 
+func TestA404NamesThePathThatWasMeant(t *testing.T) {
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		for path, meant := range map[string]string{
+			"/api/drone/": "/api/drone", "/api/drone/status/": "/api/drone/status", "/status": "/api/drone/status",
+			"/api/drone/rosie/status": "/api/drone/status", "/API/Drone/Mode": "/api/drone/mode",
+			"/drone/takeoff": "/api/drone/takeoff", "/api/land/": "/api/drone/land",
+		} {
+			call(hf.handler, "GET", path, nil).want(hf.T, 404, "not_found",
+				"no such path: "+meant+" was meant; there are GET /api/drone, ")
+		}
+		call(hf.handler, "GET", "/api/drone/missions", nil).want(hf.T, 404, "not_found", "no such path; there are")
+	})
+}
+
 func TestAnErrorWithoutAnAckHasOnlyATextAndACode(t *testing.T) {
 	only := regexp.MustCompile(`^\{"error":"[^"]+","code":"[a-z_]+"\}\n$`)
 	check := func(t *testing.T, r reply) {

@@ -314,6 +314,7 @@ func (d *drone) hearMessage(h heard) {
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
 			d.cmd.acks.hear(m.Command, uint8(m.Result), now)
 			d.handshake.answered = true
+			d.link.acknowledged()
 		}
 	case *common.MessageParamValue:
 		d.params.hear(m, now)
@@ -493,20 +494,31 @@ func (d *drone) forget() {
 
 // able is why no command can be sent now; nil if one can.
 func (d *drone) able() error {
-	s := d.link.state()
 	switch {
 	case d.cmd.stopped:
 		return errStopping
 	case d.online:
 		return nil
-	case s.fault != nil:
-		return refuse(codeOffline, "%s", s.fault)
-	case d.tel.beat.at.IsZero():
-		return refuse(codeOffline, "no autopilot was heard yet on %s; check the wiring, the baud rate or address, "+
-			"and the autopilot's MAVLink settings", s.device)
 	}
-	return refuse(codeOffline, "the autopilot is offline: no heartbeat for %.0f s",
-		time.Since(d.cmd.reports.alive).Seconds())
+	return refuse(codeOffline, "%s", d.linkState(time.Now()).fault)
+}
+
+// linkState is the link for the status. Its fault is nil when all is well; else the status says it, and each 503.
+func (d *drone) linkState(now time.Time) linkState {
+	s := d.link.state()
+	switch {
+	case s.fault != nil:
+	case d.online && d.handshake.answersNothing(now):
+		s.fault = s.unanswered()
+	case d.online:
+		s.fault = s.late(d.cmd.acks.answersFor(now) >= silentFor)
+	case d.tel.beat.at.IsZero():
+		s.fault = fmt.Errorf("no autopilot was heard yet on %s; check the wiring, the baud rate or address, "+
+			"and the autopilot's MAVLink settings", s.device)
+	default:
+		s.fault = fmt.Errorf("the autopilot is offline: no heartbeat for %.0f s", now.Sub(d.cmd.reports.alive).Seconds())
+	}
+	return s
 }
 
 // notify logs what mavrest did by itself, and adds it to the status's messages.
@@ -653,12 +665,7 @@ func (d *drone) snapshot(now time.Time) snapshot {
 	v := d.situation(now)
 	s := snapshot{
 		situation: v, began: d.began, tel: d.tel, modeName: d.modeName(),
-		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.link.state(),
-	}
-	if s.link.fault == nil && d.online && d.handshake.answersNothing(now) {
-		s.link.fault = s.link.unanswered()
-	} else if s.link.fault == nil && d.online {
-		s.link.fault = s.link.late(d.cmd.acks.answersFor(now) >= silentFor)
+		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.linkState(now),
 	}
 
 	// PX4 checks its present mode, which may need a receiver. A takeoff leaves that for hold, which needs none.

@@ -45,16 +45,10 @@ var (
 	idExtendedState = (*common.MessageExtendedSysState)(nil).GetID()
 	idCurrentMode   = (*common.MessageCurrentMode)(nil).GetID()
 	idCommandAck    = (*common.MessageCommandAck)(nil).GetID()
+	idRadioStatus   = (*common.MessageRadioStatus)(nil).GetID()
+	idRadio         = (*MessageRadio)(nil).GetID()
 	idManualControl = (*common.MessageManualControl)(nil).GetID()
 	idRCOverride    = (*common.MessageRcChannelsOverride)(nil).GetID()
-)
-
-// These two say what a radio is. Neither is in the dialect, and no rule depends on them.
-const (
-	idRadioStatus = 109
-
-	// idRadio is of ArduPilot's dialect.
-	idRadio = 166
 )
 
 // padding completes a broken frame. An autopilot waits for all bytes that a broken frame
@@ -82,33 +76,29 @@ type header struct {
 	sum uint16
 }
 
-// recent remembers the last frames that may come again: a router or a radio may send back
-// what we wrote, or repeat an ack.
-type recent struct {
-	headers [64]header
+// echoWithin is how long a router or a radio takes at most to send our frame back.
+const echoWithin = 2 * time.Second
 
-	// at is when each was added.
-	at [64]time.Time
+// recent remembers what we wrote within echoWithin, however much it was: a router or a radio may send it back. Later
+// an equal frame is another program's with our ids.
+type recent struct{ sent []sentFrame }
 
-	// n: frames that were added
-	n int
+type sentFrame struct {
+	header
+	at time.Time
 }
 
 func (r *recent) add(h header, at time.Time) {
-	i := r.n % len(r.headers)
-	r.headers[i] = h
-	r.at[i] = at
-	r.n++
+	old := slices.IndexFunc(r.sent, func(f sentFrame) bool { return at.Sub(f.at) < echoWithin })
+	if old < 0 {
+		old = len(r.sent)
+	}
+	r.sent = append(slices.Delete(r.sent, 0, old), sentFrame{h, at})
 }
 
-// has reports whether a frame was added after since.
-func (r *recent) has(h header, since time.Time) bool {
-	for i, last := range r.headers {
-		if last == h && r.at[i].After(since) {
-			return true
-		}
-	}
-	return false
+// has reports whether a frame is an echo of ours.
+func (r *recent) has(h header, now time.Time) bool {
+	return slices.ContainsFunc(r.sent, func(f sentFrame) bool { return f.header == h && now.Sub(f.at) < echoWithin })
 }
 
 // maxFrame is the longest frame: MAVLink 2 with 255 bytes of payload, signed.
@@ -381,8 +371,8 @@ func checksum(b []byte, codec *message.ReadWriter) uint16 {
 	return sum.Sum16()
 }
 
-// decode returns the message; nil if it is not in the dialect, or a MAVLink 1 message of
-// the wrong length.
+// decode returns the message; nil if it is not in the dialect, or a MAVLink 1 message that is too short. One that has
+// extension fields, which MAVLink 1 does not know, is read as one of MAVLink 2: pymavlink and node-mavlink send such.
 func (f rawFrame) decode() (m message.Message) {
 	if f.known == nil {
 		return nil
@@ -392,9 +382,14 @@ func (f rawFrame) decode() (m message.Message) {
 	var padded [255]byte
 	n := copy(padded[:], f.payload)
 	if f.v2 {
-		n = len(padded)
+		m, _ = f.known.Read(&message.MessageRaw{ID: f.id, Payload: padded[:]}, true)
+		return m
 	}
-	m, _ = f.known.Read(&message.MessageRaw{ID: f.id, Payload: padded[:n]}, f.v2)
+	m, err := f.known.Read(&message.MessageRaw{ID: f.id, Payload: padded[:n]}, false)
+	if err == nil || n < len(f.known.Write(f.known.Message, false).Payload) {
+		return m
+	}
+	m, _ = f.known.Read(&message.MessageRaw{ID: f.id, Payload: padded[:]}, true)
 	return m
 }
 
@@ -459,11 +454,13 @@ var dialectRW = newDialect(
 	&common.MessageRcChannels{},
 	&common.MessageRcChannelsOverride{},
 	&common.MessagePositionTargetGlobalInt{},
+	&common.MessageRadioStatus{},
 	&common.MessageExtendedSysState{},
 	&common.MessageBatteryStatus{},
 	&common.MessageCurrentMode{},
 	&common.MessageStatustext{},
 	&MessageEkfStatusReport{},
+	&MessageRadio{},
 )
 
 // codecs are the dialect's by the message's id; a larger id than the table has panics at the start. Each frame
@@ -496,6 +493,14 @@ type MessageEkfStatusReport struct {
 }
 
 func (*MessageEkfStatusReport) GetID() uint32 { return 193 }
+
+// MessageRadio is RADIO of ArduPilot's dialect, which old radios send. As RADIO_STATUS, it says only what a radio is.
+type MessageRadio struct {
+	Rssi, Remrssi, Txbuf, Noise, Remnoise uint8
+	Rxerrors, Fixed                       uint16
+}
+
+func (*MessageRadio) GetID() uint32 { return 166 }
 
 func newDialect(messages ...message.Message) *dialect.ReadWriter {
 	rw := &dialect.ReadWriter{Dialect: &dialect.Dialect{Version: 3, Messages: messages}}

@@ -129,7 +129,8 @@ func atBaud(rate int64) *lineState {
 // flights show that they are right.
 var crcExtras = map[uint32]byte{
 	0: 50, 1: 124, 20: 214, 22: 220, 24: 24, 30: 39, 33: 104, 65: 118, 69: 243, 70: 124, 74: 20,
-	75: 158, 76: 152, 77: 143, 87: 150, 111: 34, 147: 154, 148: 178, 193: 71, 242: 104, 245: 130, 253: 83, 436: 193,
+	75: 158, 76: 152, 77: 143, 87: 150, 111: 34, 109: 185, 147: 154, 148: 178, 166: 21, 193: 71,
+	242: 104, 245: 130, 253: 83, 436: 193,
 }
 
 // crcOf is MAVLink's CRC-16/MCRF4XX.
@@ -330,7 +331,7 @@ func (c *cable) SetWriteDeadline(t time.Time) error {
 func (c *cable) Write(b []byte) (int, error) {
 	select {
 	case <-c.gone:
-		return 0, io.ErrClosedPipe
+		return 0, io.EOF
 	default:
 	}
 	if c.stalled.Load() {
@@ -338,7 +339,7 @@ func (c *cable) Write(b []byte) (int, error) {
 		case <-time.After(time.Until(c.writeUntil)):
 			return 0, os.ErrDeadlineExceeded
 		case <-c.gone:
-			return 0, io.ErrClosedPipe
+			return 0, io.EOF
 		}
 	}
 	if bytes.Equal(b, padding[:]) {

@@ -162,6 +162,8 @@ type vehicleAddress struct {
 	said bool
 
 	other otherAddress
+
+	scatter
 }
 
 // otherAddress is another address that sends with the vehicle's ids.
@@ -211,6 +213,7 @@ const (
 
 // hear takes a frame with the vehicle's ids; m is nil if its message is not known.
 func (a *vehicleAddress) hear(from netip.AddrPort, m message.Message, now time.Time) origin {
+	a.scatter.hear(from, now)
 	if from == a.at {
 		was := a.clock
 		a.heard = now
@@ -286,8 +289,147 @@ func (a *vehicleAddress) same(now time.Time) (same, known bool) {
 // follow makes the other address the vehicle's.
 func (a *vehicleAddress) follow() {
 	o := a.other
-	*a = vehicleAddress{at: o.at, heard: o.heard, clock: o.clock, uid: o.uid}
+	*a = vehicleAddress{at: o.at, heard: o.heard, clock: o.clock, uid: o.uid, scatter: a.scatter}
 }
+
+// scatterOf is how many datagrams in a row from as many addresses come from a sender that does not keep its port.
+const scatterOf = 8
+
+// scatter is the addresses of the last datagrams with the vehicle's ids, while none comes twice.
+type scatter struct {
+	from []netip.AddrPort
+
+	// newest is when the last one came.
+	newest time.Time
+}
+
+func (s *scatter) hear(from netip.AddrPort, now time.Time) {
+	i := slices.Index(s.from, from)
+	switch {
+	case i >= 0 && i == len(s.from)-1:
+		// The same datagram has more frames, or the next one has its address: that of a sender that keeps it.
+	case i >= 0, now.Sub(s.newest) >= neighbourFor:
+		s.from = append(s.from[:0], from)
+	case len(s.from) == scatterOf:
+		s.from = append(slices.Delete(s.from, 0, 1), from)
+	default:
+		s.from = append(s.from, from)
+	}
+	s.newest = now
+}
+
+// scattered reports whether the vehicle is heard, and each datagram comes from another address.
+func (s *scatter) scattered(now time.Time) bool {
+	return len(s.from) == scatterOf && now.Sub(s.newest) < offlineAfter
+}
+
+// last is the newest address. It needs one.
+func (s *scatter) last() netip.AddrPort { return s.from[len(s.from)-1] }
+
+// sequence counts the vehicle's frames by their numbers: those that are missing, and those that come twice.
+type sequence struct {
+	// next: the number of the next frame
+	next byte
+
+	// began: a frame came
+	began bool
+
+	// at is when the last one came.
+	at time.Time
+
+	// frames: by number
+	frames [256]numbered
+}
+
+// numbered is what came with a number.
+type numbered struct {
+	id  uint32
+	sum uint16
+
+	// missing: nothing came with it, which counts as lost
+	missing bool
+
+	at time.Time
+}
+
+// copyWithin is how long a frame may come again: by another link, or from a router that has two ways.
+const copyWithin = 2 * time.Second
+
+// seqFor is for how long the number of the last frame tells whether the next one is late.
+const seqFor = 500 * time.Millisecond
+
+// frameOrder is in which order a frame came.
+type frameOrder uint8
+
+const (
+	// inOrder: it left after all that came before it
+	inOrder frameOrder = iota
+
+	// cameLate: it left before one that came before it
+	cameLate
+
+	// cameBefore: it came before
+	cameBefore
+)
+
+// hear takes a frame. lost is by how much it changes the number of lost ones: one that comes late takes its loss
+// back.
+func (s *sequence) hear(h header, now time.Time) (lost int, order frameOrder) {
+	is := numbered{id: h.id, sum: h.sum, at: now}
+	was := &s.frames[h.seq]
+	ahead := h.seq - s.next
+	told := s.began && now.Sub(s.at) < seqFor
+	s.at = now
+	order = cameLate
+	switch {
+	case !told || ahead < 128:
+		lost = s.skip(h.seq)
+		order = inOrder
+	case was.missing:
+		lost = -1
+	case was.id == h.id && was.sum == h.sum && now.Sub(was.at) < copyWithin:
+		return 0, cameBefore
+	}
+	*was = is
+	return lost, order
+}
+
+// skip goes on to a number, and returns how many are missing before it. The numbers in the other half count as new
+// from then on.
+func (s *sequence) skip(to byte) (missing int) {
+	for s.began && s.next != to {
+		s.frames[s.next] = numbered{missing: true}
+		s.frames[s.next+128] = numbered{}
+		s.next++
+		missing++
+	}
+	s.frames[to+128] = numbered{}
+	s.next = to + 1
+	s.began = true
+	return missing
+}
+
+// damage counts the places where bytes were no frame, until there were none for damageFor.
+type damage struct {
+	n  uint64
+	at time.Time
+}
+
+// What counts as damage that lasts.
+const (
+	damageLeast = 5
+	damageFor   = 10 * time.Second
+)
+
+func (d *damage) add(n uint64, now time.Time) {
+	if now.Sub(d.at) >= damageFor {
+		d.n = 0
+	}
+	d.n += n
+	d.at = now
+}
+
+func (d *damage) lasts(now time.Time) bool { return d.n >= damageLeast && now.Sub(d.at) < damageFor }
 
 // bothHeard reports once that the vehicle's address and another one are heard side by side.
 func (a *vehicleAddress) bothHeard(now time.Time) bool {

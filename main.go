@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"runtime"
@@ -108,6 +110,8 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("-baud %d: want a baud rate, or 0 to find it", o.baud)
 	case o.port < 0 || o.port > 65535:
 		return o, fmt.Errorf("-port %d: want 1 to 65535, or 0 for any free port", o.port)
+	case bindFault(o.bind) != nil:
+		return o, fmt.Errorf("-bind %s: %w", o.bind, bindFault(o.bind))
 	case o.system < 0 || o.system > 255:
 		return o, fmt.Errorf("-system %d: want a MAVLink system id, 1 to 255, or 0 for the first vehicle heard",
 			o.system)
@@ -116,6 +120,38 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("-reach %g: want kilometres, over 0", o.reach)
 	}
 	return o, nil
+}
+
+// bindFault says what is wrong with what looks like an address and is none, and with an interface; nil for any other
+// name, which may have an address.
+func bindFault(bind string) error {
+	host, port, _ := net.SplitHostPort(bind)
+	_, noPort := strconv.Atoi(port)
+	bare := strings.Trim(bind, "[]")
+	isIP := func(s string) bool { _, err := netip.ParseAddr(s); return err == nil }
+	switch {
+	case bind == "" || isIP(bind):
+		return nil
+	case isIP(bare):
+		return fmt.Errorf("want an address without brackets: -bind %s", bare)
+	case noPort == nil:
+		return fmt.Errorf("want an address without a port: -bind %s -port %s", cmp.Or(host, "0.0.0.0"), port)
+	case strings.ContainsAny(bind, "/: "):
+		return errors.New("want an IP address of this board, such as 192.168.1.5 or ::1")
+	}
+	i, err := net.InterfaceByName(bind)
+	if err != nil {
+		return nil
+	}
+
+	// On an error only the interface is named.
+	addresses, _ := i.Addrs()
+	var list []string
+	for _, a := range addresses {
+		list = append(list, strings.Split(a.String(), "/")[0])
+	}
+	return fmt.Errorf("this is an interface; want one of its addresses: %s",
+		cmp.Or(strings.Join(list, ", "), "it has none now"))
 }
 
 // what -help prints
@@ -162,7 +198,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	address := net.JoinHostPort(o.bind, strconv.Itoa(o.port))
-	listener, err := net.Listen("tcp", address)
+	listener, err := net.Listen("tcp"+ipVersion(o.bind), address)
 	if err != nil {
 		return fmt.Errorf("the API can't listen on %s (-bind, -port): %w", address, openFault(address, err))
 	}
@@ -210,7 +246,7 @@ func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device
 	flavours := map[string]simFlavour{"sim": simPX4, "sim:ardupilot": simArduPilot}
 	flavour, ok := flavours[o.device]
 	if !ok {
-		return newDevice(o.device, o.baud)
+		return newDevice(o.device, o.baud, byte(o.system))
 	}
 	s := newSimulator(flavour)
 	running.Go(func() { s.run(ctx) })

@@ -64,7 +64,7 @@ func commandLine(t *testing.T, args ...string) *exec.Cmd {
 // start runs mavrest on a free port until it listens.
 func start(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
-	p := &program{Cmd: commandLine(t, append(args, "-port", "0", "-bind", "127.0.0.1")...)}
+	p := &program{Cmd: commandLine(t, append([]string{"-port", "0", "-bind", "127.0.0.1"}, args...)...)}
 	p.Env = append(p.Env, env...)
 	stderr, err := p.StderrPipe()
 	if err != nil {
@@ -220,7 +220,7 @@ func TestProgramOpensItsDeviceWhenThatIsFree(t *testing.T) {
 	p := start(t, nil, "-device", "udpin://"+udp.LocalAddr().String())
 	p.until(t, "the port is in use by another program")
 	udp.Close()
-	p.until(t, `"error":null`)
+	p.until(t, `"error":"no autopilot was heard yet on udpin://`)
 	log := p.end(t)
 	var lines []string
 	for line := range strings.Lines(log) {
@@ -310,6 +310,26 @@ func TestThePortIsClosedBeforeTheServerAtTheEnd(t *testing.T) {
 	}
 }
 
+// "tcp" and "udp" would listen on all of IPv6 too.
+func TestAnIPv4AddressIsListenedOnByIPv4Alone(t *testing.T) {
+	for host, want := range map[string]string{"0.0.0.0": "4", "127.0.0.1": "4", "::": "6", "::1": "6",
+		"fe80::1%lo": "6", "": "", "localhost": ""} {
+		lineEqual(t, host, ipVersion(host), want)
+	}
+	log := start(t, nil, "-device", "sim", "-bind", "0.0.0.0").end(t)
+	if !strings.Contains(log, "address=0.0.0.0:") {
+		t.Errorf("it listens elsewhere: %s", log)
+	}
+	u, err := listenUDP("0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	if at := u.(*udpPort).LocalAddr().String(); !strings.HasPrefix(at, "0.0.0.0:") {
+		t.Errorf("the autopilot's port is %s", at)
+	}
+}
+
 func TestProgramSaysWhyItCannotStart(t *testing.T) {
 	_, port, _ := net.SplitHostPort(listenTCP(t).Addr().String())
 	for _, c := range []struct {
@@ -324,6 +344,19 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 			"the API can't listen on 192.0.2.1:0 (-bind, -port): this board has no such address"},
 		{"-device sim -bind 127.0.0.1 -port " + port,
 			"(-bind, -port): the port is in use by another program; stop that program, or use another port"},
+		{"-device sim -bind [::1]", "-bind [::1]: want an address without brackets: -bind ::1"},
+		{"-device sim -bind 127.0.0.1:8306",
+			"-bind 127.0.0.1:8306: want an address without a port: -bind 127.0.0.1 -port 8306"},
+		{"-device sim -bind :8306", "-bind :8306: want an address without a port: -bind 0.0.0.0 -port 8306"},
+		{"-device sim -bind [::1]:80", "-bind [::1]:80: want an address without a port: -bind ::1 -port 80"},
+		{"-device sim -bind http://10.0.0.2", "-bind http://10.0.0.2: want an IP address of this board, such as"},
+		{"-device sim -bind 10.0.0.2/24", "-bind 10.0.0.2/24: want an IP address of this board, such as"},
+		{"-device sim -bind lo", "-bind lo: this is an interface; want one of its addresses: 127.0.0.1"},
+		{"-device sim -bind nobody.invalid -port 0",
+			"no computer of that name was found; check the name, or give its address"},
+		{"-device udp:127.0.0.1:14550",
+			"-device udp:127.0.0.1:14550: mavrest spells it -device udpin://127.0.0.1:14550"},
+		{"-device udpin://0.0.0.0:0", "a port is a number from 1 to 65535"},
 		{"-device sim -port 70000", "-port 70000: want 1 to 65535"},
 		{"-device sim -system 300", "-system 300: want a MAVLink system id"},
 		{"-device sim -reach 0", "-reach 0: want kilometres, over 0"},

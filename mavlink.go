@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -21,7 +21,7 @@ import (
 
 // Times of the link (docs/design.md, "The link").
 const (
-	// silentAfter is how long no valid frame may come before the port is reopened.
+	// silentAfter is how long no valid frame may come before a line is searched again, or a name is looked up again.
 	silentAfter = 5 * time.Second
 
 	// backoffFirst is the first wait before the port is reopened. Each next one is twice as long.
@@ -36,20 +36,11 @@ const (
 	// since.
 	staleAfter = 300 * time.Millisecond
 
-	// echoWithin is how long a router or a radio takes at most to send our frame back.
-	echoWithin = 2 * time.Second
-
 	// noiseEvery is the time between two log lines about noise.
 	noiseEvery = 5 * time.Second
 
 	// readWaits is how long a read of the port takes at least that found nothing to read.
 	readWaits = time.Millisecond
-
-	// seqFor is for how long the number of the vehicle's last frame tells whether the next one is late.
-	seqFor = 500 * time.Millisecond
-
-	// copyWithin is how long an equal ack counts as a copy.
-	copyWithin = 150 * time.Millisecond
 )
 
 // outgoing is a message to send, the ids to send it with, and where it goes.
@@ -158,20 +149,29 @@ type link struct {
 	// stickSystem: SYSID_MYGCS once sticks were sent to an ArduPilot, else 0
 	stickSystem byte
 
-	// recent: our last frames and the last acks
+	// recent: our last frames
 	recent recent
 
 	// idsReported: another program with our ids was reported
 	idsReported bool
 
-	// autopilots: by system id: an autopilot's heartbeat was heard
-	autopilots [256]bool
+	// autopilots is when an autopilot's heartbeat was last heard, by system id.
+	autopilots [256]time.Time
 
 	// secondReported: a second vehicle was reported
 	secondReported bool
 
-	// fault is why the port is not open; nil if it is open.
+	// damage: of bytes that came over a network
+	damage damage
+
+	// fault is what was wrong with the port last; nil since a frame came.
 	fault error
+
+	// logged: the failures that were logged since a frame came
+	logged []string
+
+	// hung is that a write hung; nil since the vehicle acknowledged something.
+	hung error
 }
 
 // newLink returns a link over a device. The link calls hear in run's goroutine.
@@ -182,14 +182,12 @@ func newLink(d device, only byte, gcs bool, log *slog.Logger, hear func(heard)) 
 	return &link{device: d, only: only, gcs: gcs, log: log, hear: hear}
 }
 
-// run keeps the port open until ctx is done. Then it writes what is queued and closes the port. It logs the
-// first failure of an outage. If that was to open, opening ends the outage; if of an open port, a frame does.
+// run keeps the port open until ctx is done. Then it writes what is queued and closes the port.
 func (l *link) run(ctx context.Context) {
 	backoff := backoffFirst
-	openLogged := false
 
-	// Of this outage: a failure to open, or of an open port.
-	failureLogged := false
+	// unopened is why the port could not be opened last.
+	var unopened error
 	for ctx.Err() == nil {
 		p, err := l.device.open(ctx)
 
@@ -197,29 +195,19 @@ func (l *link) run(ctx context.Context) {
 		l.logNoise(time.Now())
 		opened := err == nil
 		if opened {
-			openLogged = false
+			l.mended(unopened)
 			var hadFrame bool
 			if hadFrame, err = l.serve(ctx, p); hadFrame {
 				backoff = backoffFirst
-				failureLogged = false
 			}
-		}
-
-		// udpout:// opens though nobody listens; a write then fails.
-		if !opened || errors.As(err, new(*net.OpError)) {
-			err = fmt.Errorf("-device %s: %w", l.device.name, openFault(l.device.name, err))
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if !openLogged && !failureLogged {
-			openLogged = !opened
-			failureLogged = opened
-			l.log.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
+		err = l.fail(err)
+		if !opened {
+			unopened = err
 		}
-		l.mu.Lock()
-		l.fault = err
-		l.mu.Unlock()
 		select {
 		case <-time.After(backoff):
 		case <-ctx.Done():
@@ -228,15 +216,62 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
+// mostLogged is how many kinds of failure an outage logs.
+const mostLogged = 8
+
+// fail takes what is wrong with the port, and returns it in words. It stays until a frame comes.
+func (l *link) fail(err error) error {
+	said := fmt.Errorf("-device %s: %w", l.device.name, openFault(l.device.name, err))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault = said
+	hung := errors.Is(err, errWriteHung)
+
+	// Frames may come all the while: it is still the same failure.
+	if !hung || l.hung == nil {
+		l.logFailure(said)
+	}
+	if hung {
+		l.hung = said
+	}
+	return said
+}
+
+// mended takes that the port is open: what kept it from opening is over.
+func (l *link) mended(unopened error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fault == unopened {
+		l.fault = nil
+	}
+}
+
+// logFailure logs a failure once until a frame comes. It needs l.mu.
+func (l *link) logFailure(err error) {
+	if len(l.logged) < mostLogged && !slices.Contains(l.logged, err.Error()) {
+		l.logged = append(l.logged, err.Error())
+		l.log.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
+	}
+}
+
+// acknowledged takes that the vehicle has acknowledged something: what is written arrives.
+func (l *link) acknowledged() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hung = nil
+}
+
 // serve reads and writes a port until it fails or ctx is done, and closes it. It
 // reports whether a valid frame came.
 func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	w, now := newWriter(l, p), time.Now()
 	l.mu.Lock()
 	l.writer = w
-	l.fault = nil
 	l.framesFrom = time.Time{}
 	l.lag.moved()
+
+	// A stream begins in a frame.
+	l.damage = damage{}
 	l.mu.Unlock()
 
 	// The port is open.
@@ -250,7 +285,10 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 		// Makes the reader end.
 		p.Close()
 	})
-	r := &reader{link: l, port: p, frameAt: now}
+	if p, ok := p.(namedPort); ok {
+		writing.Go(func() { end(l.watchName(broken, p)) })
+	}
+	r := &reader{link: l, port: p, silentFrom: now}
 	r.in.datagrams = l.device.datagrams
 	p.SetReadDeadline(now.Add(silentAfter))
 	for err == nil {
@@ -264,6 +302,32 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 
 	// The first error.
 	return r.hadFrame, context.Cause(broken)
+}
+
+// namedPort is a port whose other end has a name, which may move to another address.
+type namedPort interface {
+	port
+	moved(ctx context.Context) bool
+}
+
+// watchName returns an error when the name of a silent port's other end has moved: the port is to be opened again.
+func (l *link) watchName(ctx context.Context, p namedPort) error {
+	opened := time.Now()
+	tick := time.NewTicker(silentAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		l.mu.Lock()
+		heardAt := l.frameAt
+		l.mu.Unlock()
+		if time.Since(later(opened, heardAt)) >= silentAfter && p.moved(ctx) {
+			return errors.New("its name stands for another address now")
+		}
+	}
 }
 
 var errQueueFull = errors.New("the queue to the port is full")
@@ -340,7 +404,7 @@ type linkState struct {
 	baud                         int
 	received, lost, errors, sent uint64
 
-	// fault is why the port is not open, or what is heard instead of the vehicle.
+	// fault is what is wrong with the port or its bytes, or what is heard instead of the vehicle.
 	fault error
 
 	// lag is how far the line is behind; lagKnown is false where nothing tells.
@@ -357,15 +421,12 @@ type linkState struct {
 func (l *link) state() linkState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fault := l.fault
-	if fault == nil {
-		fault = l.missing(time.Now())
-	}
-	lag, lagKnown := l.lag.now(time.Now())
+	now := time.Now()
+	lag, lagKnown := l.lag.now(now)
 	return linkState{
-		lag: lag, lagKnown: lagKnown, silentAboutTime: l.lag.silent(time.Now()),
+		lag: lag, lagKnown: lagKnown, silentAboutTime: l.lag.silent(now),
 		device: l.device.port(), signed: l.signed, lossy: l.device.lossy,
-		baud: int(l.device.line.baud.Load()), fault: fault,
+		baud: int(l.device.line.baud.Load()), fault: cmp.Or(l.fault, l.hung, l.missing(now), l.damaged(now)),
 		received: l.received.Load(), lost: l.lost.Load(), errors: l.device.line.noise.Load(), sent: l.sent.Load(),
 	}
 }
@@ -403,16 +464,19 @@ func (s linkState) late(answers bool) error {
 // missing says that MAVLink comes and the vehicle does not, and what is heard instead; nil where it is heard, or
 // may be soon. It needs l.mu.
 func (l *link) missing(now time.Time) error {
-	wrongSystem := l.vehicle == 0 && slices.Contains(l.autopilots[:], true)
+	other := slices.IndexFunc(l.autopilots[:], func(at time.Time) bool { return now.Sub(at) < neighbourFor })
+	beats := !l.beatAt.IsZero() && now.Sub(l.beatAt) < offlineAfter
 	switch {
-	case wrongSystem:
-		other := slices.Index(l.autopilots[:], true)
+	case l.vehicle == 0 && other >= 0:
 		return fmt.Errorf("system %d is heard on this line, but -system %d was asked for; start mavrest with "+
 			"-system %d", other, l.only, other)
+	case !beats && l.address.scattered(now):
+		return fmt.Errorf("each datagram of system %d comes from another address, the last one from %s: nothing can "+
+			"be sent to it; give its sender, a bridge or a script, one port that it keeps", l.vehicle, l.address.last())
 	case l.framesFrom.IsZero(), now.Sub(l.framesFrom) < offlineAfter, now.Sub(l.frameAt) >= offlineAfter:
 		// It may come yet, or nothing comes.
 		return nil
-	case !l.beatAt.IsZero() && now.Sub(l.beatAt) < offlineAfter:
+	case beats:
 		return nil
 	}
 	words := l.others.words(l.system(), now)
@@ -429,28 +493,35 @@ func (l *link) missing(now time.Time) error {
 		"on this line", words)
 }
 
+// damaged says that a network brings bytes that are no frames; nil where it brings few. Nothing on a network damages
+// bytes on their way: whoever puts them there does. It needs l.mu.
+func (l *link) damaged(now time.Time) error {
+	if !l.damage.lasts(now) {
+		return nil
+	}
+	return errors.New("frames come damaged, which a network does not do, but the bridge at its other end: set it to " +
+		"raw, not telnet, and without software flow control (XON/XOFF); else check its own serial line")
+}
+
 type reader struct {
 	link *link
 	port port
 
-	// frameAt: of the last valid frame
-	frameAt time.Time
+	// silentFrom is when the last valid frame came, or the port was opened, or last found to be silent.
+	silentFrom time.Time
 
 	hadFrame bool
 
-	// seq: of the vehicle's next frame
-	seq byte
-
-	// hadSeq: a frame of the vehicle came
-	hadSeq bool
-
-	// seqAt is when the vehicle's last frame came.
-	seqAt time.Time
+	// numbers: of the vehicle's frames
+	numbers sequence
 
 	in deframer
 }
 
-// read reads the port once and handles the frames. It fails if no valid frame came for silentAfter.
+// errSilent is no fault of a port that need not be searched: its vehicle may sleep.
+var errSilent = errors.New("no MAVLink for 5 s")
+
+// read reads the port once and handles the frames. It fails if the port is to be opened again.
 func (r *reader) read() error {
 	l := r.link
 	from := time.Now()
@@ -461,34 +532,81 @@ func (r *reader) read() error {
 		l.idleFrom.Store(from.UnixNano())
 	}
 	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
-		if !r.hadFrame {
-			heard := []any{"device", l.device.port()}
-			if baud := l.device.line.baud.Load(); baud != 0 {
-				heard = append(heard, "baud", baud)
-			}
-			l.log.Info("MAVLink heard", heard...)
+		if f.known != nil {
+			r.hearChecked(now)
 		}
-		r.hadFrame = true
-		r.frameAt = now
-		l.received.Add(1)
 		r.handle(f, now)
 	}
-	l.device.line.noise.Add(r.in.errors)
-	r.in.errors = 0
-	l.logNoise(now)
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
+	r.hearNoise(now)
+	switch {
+	case l.device.datagrams && errors.Is(err, syscall.ECONNREFUSED):
+		// Nobody listens there yet.
+		l.fail(err)
+		return nil
+	case !errors.Is(err, os.ErrDeadlineExceeded):
 		return err
 	}
-	if silent := r.frameAt.Add(silentAfter); now.Before(silent) {
+	if silent := r.silentFrom.Add(silentAfter); now.Before(silent) {
 		// A frame came since the deadline was set. Setting it at each read would cost at each frame.
 		return r.port.SetReadDeadline(silent)
 	}
-	return errors.New("no MAVLink for 5 s")
+	return r.silent(now)
+}
+
+// hearChecked takes that a frame with the right checksum came.
+func (r *reader) hearChecked(now time.Time) {
+	l := r.link
+	if !r.hadFrame {
+		l.log.Info("MAVLink heard", "device", l.device.port(), "baud", l.device.line.baud.Load())
+	}
+	r.hadFrame = true
+	r.silentFrom = now
+	l.received.Add(1)
+}
+
+// hearNoise takes what the last read brought beside frames.
+func (r *reader) hearNoise(now time.Time) {
+	l := r.link
+	n := r.in.errors
+	r.in.errors = 0
+	l.device.line.noise.Add(n)
+	l.logNoise(now)
+	if n == 0 || l.device.lossy {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	// Strangers may send anything.
+	if r.in.from == l.address.at {
+		l.damage.add(n, now)
+	}
+}
+
+// silent is called when no valid frame came for silentAfter. A port that is searched fails, and is searched again.
+func (r *reader) silent(now time.Time) error {
+	if r.link.device.searches {
+		return errSilent
+	}
+	r.link.mu.Lock()
+	r.link.logFailure(errSilent)
+	r.link.mu.Unlock()
+	r.silentFrom = now
+	if p, ok := r.port.(interface{ wake() error }); ok {
+		if err := p.wake(); err != nil {
+			return err
+		}
+	}
+	return r.port.SetReadDeadline(now.Add(silentAfter))
 }
 
 // handle hands on the vehicle's messages, and another program's sticks for the vehicle.
 func (r *reader) handle(f rawFrame, now time.Time) {
 	l := r.link
+	if f.known == nil {
+		r.handleUnchecked(f, now)
+		return
+	}
 	var m message.Message
 	if f.component == autopilotID || f.id == idManualControl || f.id == idRCOverride {
 		m = f.decode()
@@ -509,18 +627,25 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	} else if !r.atItsAddress(m, now) {
 		return
 	}
+
+	// Of the vehicle it came before; of ours a router or a radio sent it back.
+	order := inOrder
+	if own {
+		order = r.countNumber(f.header, now)
+	}
+	repeated := order == cameBefore
 	l.mu.Lock()
 	l.hearFrame(now)
-	if own {
+	switch {
+	case !own:
+		repeated = l.recent.has(f.header, now)
+	case !repeated && f.id == idHeartbeat:
+		l.beatAt = now
+		fallthrough
+	case !repeated:
 		l.signed = f.signed
 	}
-	if own && f.id == idHeartbeat {
-		l.beatAt = now
-	}
-	repeated := l.repeats(f.header, now)
-
-	// What looks like an unknown message may be noise.
-	stranger := f.component == componentID && f.system == l.system() && f.known != nil && !repeated && !l.idsReported
+	stranger := f.component == componentID && f.system == l.system() && !repeated && !l.idsReported
 	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
@@ -531,23 +656,20 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	}
 	switch {
 	case repeated || vehicle == 0:
-	case own:
-		r.hearOwn(f, m, now)
-	case sticksTarget(m) == vehicle:
+	case own && m != nil:
+		r.hearOwn(f, m, order == inOrder, now)
+	case !own && sticksTarget(m) == vehicle:
 		l.hear(heard{at: now, msg: m, system: f.system, foreign: true})
 	}
 }
 
-// hearOwn hands on a message of the vehicle; m is nil if it is not known.
-func (r *reader) hearOwn(f rawFrame, m message.Message, now time.Time) {
+// hearOwn hands on a message of the vehicle.
+func (r *reader) hearOwn(f rawFrame, m message.Message, ordered bool, now time.Time) {
 	l := r.link
-	ordered := r.countLost(f.seq, now)
 	l.mu.Lock()
 	left := l.lag.hear(m, ordered, now)
 	l.mu.Unlock()
-	if m != nil {
-		l.hear(heard{at: now, msg: m, departed: left, ordered: ordered, system: f.system})
-	}
+	l.hear(heard{at: now, msg: m, departed: left, ordered: ordered, system: f.system})
 }
 
 // askTime asks the vehicle for its time, if that is due. waits: a step waits for the answer.
@@ -593,8 +715,29 @@ func (l *link) hasReadSince(at, now time.Time) bool {
 	return l.idleFrom.Load() >= at.UnixNano() || (l.readFrom.Load() >= at.UnixNano() && waits)
 }
 
-// hearFrame records that a frame came. It needs l.mu.
+// handleUnchecked takes a frame whose message is not in the dialect: its checksum can't be checked, so it may be
+// noise. It only fills its place among the vehicle's frames.
+func (r *reader) handleUnchecked(f rawFrame, now time.Time) {
+	l := r.link
+	l.mu.Lock()
+	own := f.component == autopilotID && f.system == l.vehicle && l.vehicle != 0 && r.in.from == l.address.at
+	l.mu.Unlock()
+	if own {
+		r.countNumber(f.header, now)
+	}
+}
+
+// countNumber counts the vehicle's lost frames by a frame's number, and reports in which order the frame came.
+func (r *reader) countNumber(h header, now time.Time) frameOrder {
+	lost, order := r.numbers.hear(h, now)
+	r.link.lost.Add(uint64(lost))
+	return order
+}
+
+// hearFrame records that a frame came: the port is not at fault. It needs l.mu.
 func (l *link) hearFrame(now time.Time) {
+	l.fault = nil
+	l.logged = nil
 	if l.framesFrom.IsZero() {
 		l.framesFrom = now
 	}
@@ -639,7 +782,7 @@ func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
 	if from == ofMoved || from == ofReplaced {
 		l.log.Info("the vehicle's address", "system", system, "address", r.in.from, "before", was, "same_vehicle",
 			from == ofMoved)
-		r.hadSeq = false
+		r.numbers = sequence{}
 		l.mu.Lock()
 		l.lag.moved()
 		l.mu.Unlock()
@@ -674,39 +817,6 @@ func (l *link) askWho(system byte, to netip.AddrPort) {
 	}
 }
 
-// repeats reports whether a frame is an echo of ours or a copy of an ack, and remembers a new ack.
-// After copyWithin an equal ack is a new one: at 1,200 frames a second the sequence numbers wrap in
-// 0.2 s. After echoWithin an equal frame is another program's with our ids. It needs l.mu.
-func (l *link) repeats(h header, now time.Time) bool {
-	if h.id != idCommandAck {
-		// No id of ours has that component.
-		mayBeOurs := h.component != autopilotID
-		return mayBeOurs && l.recent.has(h, now.Add(-echoWithin))
-	}
-	copied := l.recent.has(h, now.Add(-copyWithin))
-	if !copied {
-		l.recent.add(h, now)
-	}
-	return copied
-}
-
-// countLost counts the vehicle's frames that are missing before this one, and reports whether it came in the order in
-// which it was sent. A frame whose number steps back was delivered late by UDP: none is missing. After seqFor the
-// numbers tell nothing.
-func (r *reader) countLost(seq byte, now time.Time) (ordered bool) {
-	told := r.hadSeq && now.Sub(r.seqAt) < seqFor
-	r.seqAt = now
-	switch gap := seq - r.seq; {
-	case told && gap > 127:
-		return false
-	case r.hadSeq && gap <= 127:
-		r.link.lost.Add(uint64(gap))
-	}
-	r.seq = seq + 1
-	r.hadSeq = true
-	return true
-}
-
 // sticksTarget returns the system that sticks are for; 0 if m is another message.
 func sticksTarget(m message.Message) byte {
 	switch m := m.(type) {
@@ -730,8 +840,9 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 	vehicle := l.vehicle
 
 	// One heartbeat of a second vehicle may be a damaged frame.
-	second := vehicle != system && l.only == 0 && l.autopilots[system] && !l.secondReported
-	l.autopilots[system] = true
+	again := now.Sub(l.autopilots[system]) < neighbourFor
+	second := vehicle != system && l.only == 0 && again && !l.secondReported
+	l.autopilots[system] = now
 	l.secondReported = l.secondReported || second
 	l.mu.Unlock()
 	if found {
@@ -814,6 +925,10 @@ func (w *writer) beat() error {
 	return err
 }
 
+// errWriteHung says that the line takes nothing: that is not a wire that is not connected.
+var errWriteHung = errors.New("a write to the port hung for 2 s: what mavrest sends does not leave the board; start " +
+	"the autopilot, or the bridge at the other end, again")
+
 // put writes a message, unless it is stale. An error means that the port is broken.
 func (w *writer) put(o outgoing) error {
 	// The line was blocked for so long that a pilot may have switched since.
@@ -830,7 +945,11 @@ func (w *writer) put(o outgoing) error {
 	case err == errNoPeer:
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return errors.New("a write to the port hung for 2 s")
+		return errWriteHung
+	case w.link.device.datagrams && errors.Is(err, syscall.ECONNREFUSED):
+		// Nobody listens there yet.
+		w.link.fail(err)
+		return nil
 	case err == nil && o.msg != nil:
 		w.link.sent.Add(1)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
 func TestSendingToAFullQueueIsAnErrorAtOnce(t *testing.T) {
@@ -57,10 +58,7 @@ func TestTheLinkSendsAHeartbeatEachSecondAsAComponentOfTheVehicle(t *testing.T) 
 			Type: common.MAV_TYPE_ONBOARD_CONTROLLER, Autopilot: common.MAV_AUTOPILOT_INVALID,
 			SystemStatus: common.MAV_STATE_ACTIVE, MavlinkVersion: 3,
 		}
-		// After 5 s of silence the port is reopened. While it is closed no heartbeat goes out.
-		if n := len(all); n < 10 || n > 12 {
-			t.Errorf("%d heartbeats in 10.5 s", n)
-		}
+		lineEqual(t, "heartbeats in 10.5 s", len(all), 11)
 		for i, m := range all {
 			system := byte(1)
 			if m.at.Sub(b.start) > 3500*time.Millisecond {
@@ -100,7 +98,7 @@ type earshot struct {
 }
 
 func newEarshot(only byte) *earshot {
-	e := &earshot{now: time.Unix(1000, 0)}
+	e := &earshot{now: time.Now()}
 	e.link = newLink(device{name: "none"}, only, false, slog.Default(), func(h heard) { e.heard = append(e.heard, h) })
 	e.r = &reader{link: e.link}
 	return e
@@ -138,7 +136,16 @@ func TestGapsInTheVehiclesSequenceAreLostFrames(t *testing.T) {
 		{"none", [][]byte{packet(7, 1, 1, px4Beat()), at(8, 1), at(9, 1)}, 0},
 		{"two", [][]byte{packet(7, 1, 1, px4Beat()), at(10, 1), at(11, 1)}, 2},
 		{"past 255", [][]byte{packet(254, 1, 1, px4Beat()), at(255, 1), at(0, 1), at(2, 1)}, 1},
-		{"a late frame is not lost", [][]byte{packet(7, 1, 1, px4Beat()), at(9, 1), at(8, 1), at(10, 1)}, 1},
+		{"a late frame is not lost", [][]byte{packet(7, 1, 1, px4Beat()), at(9, 1), at(8, 1), at(10, 1)}, 0},
+		{"in pairs", [][]byte{packet(7, 1, 1, px4Beat()), at(9, 1), at(8, 1), at(11, 1), at(10, 1), at(13, 1)}, 1},
+		{"late past 255", [][]byte{packet(254, 1, 1, px4Beat()), at(1, 1), at(255, 1), at(0, 1), at(2, 1)}, 0},
+		{"a late frame twice", [][]byte{packet(7, 1, 1, px4Beat()), at(10, 1), at(8, 1), at(8, 1)}, 1},
+		{"each twice", [][]byte{packet(7, 1, 1, px4Beat()), packet(7, 1, 1, px4Beat()), at(8, 1), at(8, 1), at(10, 1),
+			at(10, 1)}, 1},
+		{"a late unknown message", [][]byte{packet(7, 1, 1, px4Beat()), at(9, 1), unknownPacket(8, 20), at(10, 1)}, 0},
+		{"127 late", append([][]byte{packet(0, 1, 1, px4Beat()), at(128, 1)}, numbered127(at)...), 0},
+		{"a sender that begins again", [][]byte{packet(200, 1, 1, px4Beat()), at(201, 1), at(0, 1), at(1, 1), at(2, 1)},
+			54},
 		{"before the first heartbeat", [][]byte{at(1, 1), at(90, 1), packet(7, 1, 1, px4Beat()), at(8, 1)}, 0},
 		{"another sender's", [][]byte{packet(7, 1, 1, px4Beat()), at(90, 154), packet(3, 2, 1, px4Beat()), at(8, 1)},
 			0},
@@ -150,6 +157,14 @@ func TestGapsInTheVehiclesSequenceAreLostFrames(t *testing.T) {
 		e.feed(c.said...)
 		lineEqual(t, c.name, e.lost.Load(), c.lost)
 	}
+}
+
+// numbered127 are the frames 1 to 127.
+func numbered127(at func(seq, component byte) []byte) (list [][]byte) {
+	for seq := byte(1); seq < 128; seq++ {
+		list = append(list, at(seq, 1))
+	}
+	return list
 }
 
 func TestTheVehicleIsTheFirstAutopilotOrTheGivenSystem(t *testing.T) {
@@ -184,15 +199,34 @@ func TestTheVehicleIsTheFirstAutopilotOrTheGivenSystem(t *testing.T) {
 	}
 }
 
-func TestADuplicatedAckIsHeardOnce(t *testing.T) {
-	e := newEarshot(0)
-	e.feed(packet(1, 1, 1, px4Beat()))
-	ack := packet(2, 1, 1, &common.MessageCommandAck{Command: common.MAV_CMD_DO_SET_MODE})
-	lineEqual(t, "twice", fmt.Sprint(e.feed(ack, ack)), "[77 of 1]")
-	e.now = e.now.Add(140 * time.Millisecond)
-	lineEqual(t, "again soon", fmt.Sprint(e.feed(ack)), "[]")
-	e.now = e.now.Add(160 * time.Millisecond)
-	lineEqual(t, "another one that looks the same", fmt.Sprint(e.feed(ack)), "[77 of 1]")
+// Bonded links, and routers with two ways, bring frames twice. A number comes again after 255 others.
+func TestWhatComesTwiceIsHeardOnce(t *testing.T) {
+	for name, m := range map[string]message.Message{
+		"an ack":  &common.MessageCommandAck{Command: common.MAV_CMD_DO_SET_MODE},
+		"a text":  &common.MessageStatustext{Text: "Takeoff detected"},
+		"a beat":  px4Beat(),
+		"a clock": attitudeAt(1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEarshot(0)
+			e.feed(packet(1, 1, 1, px4Beat()))
+			heard := func(b ...[]byte) int { return len(e.feed(b...)) }
+			one := packet(2, 1, 1, m)
+			lineEqual(t, "twice", heard(one, one), 1)
+			e.now = e.now.Add(1900 * time.Millisecond)
+			lineEqual(t, "again 1.9 s later, behind others", heard(packet(3, 1, 1, px4Beat()),
+				packet(4, 1, 1, px4Beat()), one), 2)
+			lineEqual(t, "another one with that number", heard(packet(2, 1, 1, attitudeAt(7))), 1)
+			lineEqual(t, "another one that says the same", heard(packet(5, 1, 1, m)), 1)
+			lineEqual(t, "the same number 256 frames later", heard(append(numbered127(func(seq, _ byte) []byte {
+				return packet(seq+5, 1, 1, px4Beat())
+			}), numbered127(func(seq, _ byte) []byte { return packet(seq+132, 1, 1, px4Beat()) })...)...), 254)
+			e.feed(packet(4, 1, 1, px4Beat()))
+			lineEqual(t, "its number's next frame", heard(packet(5, 1, 1, m)), 1)
+			e.now = e.now.Add(copyWithin)
+			lineEqual(t, "of a sender that does not count", heard(packet(5, 1, 1, m)), 1)
+		})
+	}
 }
 
 func TestSticksOfOtherProgramsAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
@@ -225,13 +259,15 @@ func TestSticksOfOtherProgramsAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 	e.feed(packet(1, 1, 1, copterBeat()))
 	pilot := newSender(255, stationID)
 	var sent [][]byte
-	for range 65 {
+	for range 91 {
 		b, h := pilot.encode(stick(1))
 		e.recent.add(h, e.now)
 		sent = append(sent, b)
+		e.now = e.now.Add(20 * time.Millisecond)
 	}
-	lineEqual(t, "our own, sent back", fmt.Sprint(e.feed(sent[1], sent[64], sent[30])), "[]")
-	lineEqual(t, "one that is older than our last 64", fmt.Sprint(e.feed(sent[0])), "[foreign 69 from 255]")
+	lineEqual(t, "our own, sent back 20 ms to 1.8 s late", fmt.Sprint(e.feed(sent...)), "[]")
+	e.now = e.now.Add(echoWithin)
+	lineEqual(t, "one that comes later than an echo", fmt.Sprint(e.feed(sent[90])), "[foreign 69 from 255]")
 }
 
 // Two programs' heartbeats with the same sequence number are equal. An echo of ours comes
@@ -370,6 +406,7 @@ func TestSticksAndMessagesThatWaitGoOutWhenTheProgramEnds(t *testing.T) {
 
 func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 	one, two, three := packet(1, 1, 1, px4Beat()), packet(1, 2, 1, px4Beat()), packet(1, 3, 1, copterBeat())
+	next, third := packet(2, 1, 1, px4Beat()), packet(3, 1, 1, px4Beat())
 	station := packet(1, 2, 1, heartbeat(minimal.MAV_TYPE_GCS))
 	const notice = "a second vehicle is on this line, system 2; mavrest flies system 1, which it heard first; start " +
 		"mavrest with -system 1 or -system 2 to choose"
@@ -379,11 +416,11 @@ func TestASecondVehicleIsReportedOnceWithBothIds(t *testing.T) {
 		said [][]byte
 		want string
 	}{
-		{"alone", 0, [][]byte{one, one, one}, "[0 of 1 0 of 1 0 of 1]"},
-		{"a second one that is heard once", 0, [][]byte{one, two, one}, "[0 of 1 0 of 1]"},
-		{"a second one that is heard again", 0, [][]byte{one, two, one, two, two}, "[0 of 1 0 of 1 " + notice + "]"},
+		{"alone", 0, [][]byte{one, next, third}, "[0 of 1 0 of 1 0 of 1]"},
+		{"a second one that is heard once", 0, [][]byte{one, two, next}, "[0 of 1 0 of 1]"},
+		{"a second one that is heard again", 0, [][]byte{one, two, next, two, two}, "[0 of 1 0 of 1 " + notice + "]"},
 		{"three", 0, [][]byte{one, two, three, two, three}, "[0 of 1 " + notice + "]"},
-		{"-system chose one", 2, [][]byte{one, two, one, two}, "[0 of 2 0 of 2]"},
+		{"-system chose one", 2, [][]byte{one, two, one, packet(2, 2, 1, px4Beat())}, "[0 of 2 0 of 2]"},
 		{"no autopilots", 0, [][]byte{one, station, station}, "[0 of 1]"},
 		{"another component", 0, [][]byte{one, packet(1, 2, 100, px4Beat()), packet(1, 2, 100, px4Beat())}, "[0 of 1]"},
 	} {
@@ -417,9 +454,13 @@ func TestAWrongSystemIsNamedWhileNoOtherIsHeard(t *testing.T) {
 		{"another component", 5, [][]byte{packet(1, 1, 100, px4Beat())}, "<nil>"},
 		{"without -system", 0, [][]byte{one, two}, "<nil>"},
 	} {
-		e := newEarshot(c.only)
-		e.feed(c.said...)
-		lineEqual(t, c.name, fmt.Sprint(e.state().fault), c.want)
+		synctest.Test(t, func(t *testing.T) {
+			e := newEarshot(c.only)
+			e.feed(c.said...)
+			lineEqual(t, c.name, fmt.Sprint(e.state().fault), c.want)
+			time.Sleep(neighbourFor)
+			lineEqual(t, c.name+", 10 s later", fmt.Sprint(e.state().fault), "<nil>")
+		})
 	}
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.link.only = 5 })
@@ -489,21 +530,40 @@ func (b *lineBench) wantReopened(since time.Time, after time.Duration) {
 	})
 }
 
-func TestASilentPortIsReopenedAfterFiveSecondsThoughNoiseComes(t *testing.T) {
-	inLinkBubble(t, func(t *testing.T) {
-		b := newLineBench(t, nil)
-		for range 119 {
-			time.Sleep(50 * time.Millisecond)
-			b.change(func() { b.feed([]byte{frame.V2MagicByte, 9, 0, 1, 2, 3}) })
-		}
-		b.wantReopened(b.start, 5*time.Second)
-		// A heartbeat each 4.9 s is enough.
-		for range 10 {
-			b.say(px4Beat())
-			time.Sleep(4900 * time.Millisecond)
-		}
-		b.change(func() { lineEqual(t, "opened", len(b.opens), 2) })
-	})
+// A line whose rate is searched is searched again; any other port stays open, because what is silent may sleep.
+func TestASilentPortIsReopenedAfterFiveSecondsOnlyIfThatSearches(t *testing.T) {
+	noise := []byte{frame.V2MagicByte, 9, 0, 1, 2, 3}
+	for what, said := range map[string][]byte{
+		"noise": noise, "what can't be checked": slices.Concat(unknownPacket(1, 9), unknownPacket(2, 9)),
+		"bytes that look like frames": bytes.Repeat([]byte{frame.V1MagicByte}, 700),
+	} {
+		t.Run(what, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, nil, func(b *lineBench) { b.link.device.searches = true })
+				for range 119 {
+					time.Sleep(50 * time.Millisecond)
+					b.change(func() { b.feed(said) })
+				}
+				b.wantReopened(b.start, 5*time.Second)
+				lineEqual(t, "frames received", b.snapped().link.received, 0)
+				b.change(func() { b.feed(padding[:]) }) // noise may claim what follows
+				// A heartbeat each 4.9 s is enough.
+				for range 10 {
+					b.say(px4Beat())
+					time.Sleep(4900 * time.Millisecond)
+				}
+				b.change(func() { lineEqual(t, "opened", len(b.opens), 2) })
+			})
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, nil)
+				time.Sleep(time.Hour)
+				b.change(func() { lineEqual(t, "opened", len(b.opens), 1) })
+				b.say(px4Beat())
+				time.Sleep(time.Millisecond)
+				lineEqual(t, "online", b.snapped().online, true)
+			})
+		})
+	}
 }
 
 func TestAWriteThatHangsIsADeadPortAfterTwoSeconds(t *testing.T) {
@@ -519,6 +579,173 @@ func TestAWriteThatHangsIsADeadPortAfterTwoSeconds(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		o = <-b.command(disarmIt)
 		lineEqual(t, "code on the new port", o.code(), "")
+	})
+}
+
+// At any moment link.error says what the 503 says, and is never null while the vehicle is offline.
+func TestLinkErrorAndThe503SayOneThingUntilAFrameComes(t *testing.T) {
+	hangsUp := func(b *lineBench) {
+		open := b.link.device.open
+		b.link.device.open = func(ctx context.Context) (port, error) {
+			p, err := open(ctx)
+			time.AfterFunc(time.Second, func() { p.Close() })
+			return p, err
+		}
+	}
+	const never = "no autopilot was heard yet on %s; check"
+	for _, c := range []struct {
+		name string
+		with func(*lineBench)
+		says []string // in this order
+	}{
+		{"silent UDP", func(b *lineBench) { b.link.device.name, b.link.device.datagrams = "udpin://:14550", true },
+			[]string{fmt.Sprintf(never, "udpin://:14550")}},
+		{"silent TCP", func(b *lineBench) { b.link.device.name = "tcp://10.0.0.2:5760" },
+			[]string{fmt.Sprintf(never, "tcp://10.0.0.2:5760")}},
+		{"a silent line with -baud", func(b *lineBench) { b.link.device.name, b.link.device.lossy = "/dev/x", true },
+			[]string{fmt.Sprintf(never, "/dev/x")}},
+		{"a silent line without -baud", func(b *lineBench) {
+			b.link.device.name, b.link.device.searches = "/dev/x", true
+			open := b.link.device.open
+			tries := 0
+			b.link.device.open = func(ctx context.Context) (port, error) {
+				if tries++; tries > 1 {
+					time.Sleep(11 * time.Second)
+					return nil, errNoMAVLink
+				}
+				return open(ctx)
+			}
+		}, []string{fmt.Sprintf(never, "/dev/x"), "-device /dev/x: no MAVLink for 5 s",
+			"-device /dev/x: no MAVLink at any baud rate that was tried"}},
+		{"a server that hangs up", func(b *lineBench) {
+			b.link.device.name = "tcp://10.0.0.2:5760"
+			hangsUp(b)
+		}, []string{fmt.Sprintf(never, "tcp://10.0.0.2:5760"),
+			"-device tcp://10.0.0.2:5760: the other end has closed the connection; mavrest connects again"}},
+		{"a line that is unplugged", func(b *lineBench) {
+			b.link.device.name, b.link.device.lossy = "/dev/x", true
+			hangsUp(b)
+		}, []string{fmt.Sprintf(never, "/dev/x"), "-device /dev/x: the device is gone"}},
+		{"writes that hang", func(b *lineBench) { b.link.device.name, b.stall = "/dev/x", true },
+			[]string{fmt.Sprintf(never, "/dev/x"), "-device /dev/x: a write to the port hung for 2 s"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, nil, c.with)
+				left := c.says
+				for range 600 { // a minute
+					time.Sleep(100*time.Millisecond - time.Microsecond)
+					said := fmt.Sprint(b.snapped().link.fault)
+					o := <-b.command(landHere)
+					lineEqual(t, "the 503", fmt.Sprint(o.err), said)
+					for len(left) > 0 && !strings.HasPrefix(said, left[0]) {
+						left = left[1:]
+					}
+					if len(left) == 0 {
+						t.Fatalf("after %v link.error is %s", time.Since(b.start), said)
+					}
+				}
+				lineEqual(t, "what it may still say", len(left), 1)
+			})
+		})
+	}
+}
+
+// It is no matter of a wire, though nothing is answered.
+func TestAPortWhoseWritesHangIsNamedUntilTheVehicleAcknowledges(t *testing.T) {
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
+		b.change(func() { b.stall = true })
+		b.cable.stalled.Store(true)
+		time.Sleep(3 * time.Second)
+		for range 300 {
+			time.Sleep(100 * time.Millisecond)
+			s := b.snapped()
+			if !strings.HasPrefix(fmt.Sprint(s.link.fault), "-device cable: a write to the port hung for 2 s") {
+				t.Fatalf("link.error is %v", s.link.fault)
+			}
+		}
+		lineEqual(t, "online", b.snapped().online, true)
+		b.change(func() {
+			b.stall = false
+			b.cable.stalled.Store(false)
+		})
+		b.obeys(time.Millisecond, time.Millisecond)
+		time.Sleep(3 * time.Second)
+		lineEqual(t, "once something was acknowledged", b.snapped().link.fault, nil)
+	})
+}
+
+// A network damages no byte: who puts them there is named. What else is on the line decides nothing.
+func TestWhatANetworksOtherEndDoesToBytesIsNamed(t *testing.T) {
+	telnet := func(b []byte) []byte { return bytes.ReplaceAll(b, []byte{0xff}, []byte{0xff, 0xff}) }
+	flow := func(b []byte) []byte {
+		return bytes.ReplaceAll(bytes.ReplaceAll(b, []byte{0x11}, nil), []byte{0x13}, nil)
+	}
+	wire := func(b []byte) []byte { return append(bytes.Clone(b), 0) }
+	place := func(i int) *common.MessageGlobalPositionInt {
+		return &common.MessageGlobalPositionInt{TimeBootMs: uint32(i), Lat: 0x11ffff13, Lon: -1, Hdg: 0x1311}
+	}
+	for _, c := range []struct {
+		name            string
+		does            func([]byte) []byte
+		lossy, datagram bool
+		named           bool
+	}{
+		{"telnet on TCP", telnet, false, false, true},
+		{"flow control on TCP", flow, false, false, true},
+		{"flow control on UDP", flow, false, true, true},
+		{"a clean line", bytes.Clone, false, false, false},
+		{"clean datagrams", bytes.Clone, false, true, false},
+		{"a wire", wire, true, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLinkBubble(t, func(t *testing.T) {
+				b := newLineBench(t, px4Beat(), func(b *lineBench) {
+					b.link.device.lossy, b.link.device.datagrams = c.lossy, c.datagram
+				})
+				b.settle()
+				says := func(seconds int) bool {
+					for i := range 10 * seconds {
+						b.change(func() {
+							b.feed(c.does(b.next(1, place(i))))
+							b.feed(c.does(b.next(1, &common.MessageVfrHud{Airspeed: 1})))
+						})
+						time.Sleep(100 * time.Millisecond)
+					}
+					said := fmt.Sprint(b.snapped().link.fault)
+					return strings.HasPrefix(said, "frames come damaged, which a network does not do")
+				}
+				lineEqual(t, "it is named", says(5), c.named)
+				c.does = bytes.Clone
+				lineEqual(t, "10 s after the last damaged byte", says(12), false)
+			})
+		})
+	}
+}
+
+// A stream begins in a frame each time that it is opened.
+func TestALineThatIsOpenedOftenIsNotDamaged(t *testing.T) {
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
+		for range 20 {
+			b.change(func() { b.cable.Close() })
+			time.Sleep(200 * time.Millisecond)
+			b.change(func() { b.feed([]byte{1, 2, 3}) })
+			b.say(copterBeat())
+			time.Sleep(time.Second)
+		}
+		lineEqual(t, "link.error", b.snapped().link.fault, nil)
+	})
+}
+
+// Noise of strangers, and one place, as where a stream begins in a frame, are no damage.
+func TestNoiseOfStrangersIsNoDamageOfTheVehiclesBytes(t *testing.T) {
+	flyOnUDP(t, simPX4, nil, func(f *flight, n *network) {
+		n.in <- datagram{atHome, []byte("noise")}
+		for range 50 {
+			n.in <- datagram{atOther, []byte("GET / HTTP/1.1")}
+			time.Sleep(100 * time.Millisecond)
+		}
+		lineEqual(f.T, "link.error", f.status()["link"].(object)["error"], nil)
 	})
 }
 
@@ -655,11 +882,13 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		there.Store(true)
 		refused.Store(true)
 		time.Sleep(time.Hour)
-		lines("there, and it ends each time", down)
+		const gone = down + `"-device /dev/x: the device is gone`
+		const silent = down + `"no MAVLink for 5 s"`
+		lines("there, and it ends each time", gone)
 		lineEqual(t, "there is a fault", d.link.state().fault != nil, true)
 		refused.Store(false)
 		time.Sleep(time.Hour)
-		lines("open, and silent")
+		lines("open, and silent", silent)
 		c.Load().toLink <- packet(1, 1, 1, copterBeat())
 		c.Load().toLink <- packet(2, 1, 1, copterBeat())
 		lines("a frame came", open)
@@ -667,14 +896,14 @@ func TestADeviceThatFailsIsLoggedOnceAndOnceWhenItIsBack(t *testing.T) {
 		there.Store(false)
 		c.Load().Close()
 		time.Sleep(time.Hour)
-		lines("unplugged for an hour", down+"EOF")
+		lines("unplugged for an hour", gone, down+`"-device /dev/x: there is no such device`)
 		there.Store(true)
 		time.Sleep(time.Hour)
-		lines("plugged in again, and silent")
+		lines("plugged in again, and silent", silent)
 		c.Load().toLink <- packet(3, 1, 1, copterBeat())
 		lines("a frame came", open)
 		time.Sleep(time.Hour)
-		lines("nothing came any more", down+`"no MAVLink for 5 s"`)
+		lines("nothing came any more", silent)
 		end()
 	})
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -57,6 +59,10 @@ type device struct {
 	name string
 	open func(ctx context.Context) (port, error)
 
+	// searches: opening it looks for the port or for its rate, so a silent one is opened again. Nothing else is: what
+	// is silent may only sleep
+	searches bool
+
 	// lossy: bytes may be lost, as on a serial line
 	lossy bool
 
@@ -92,8 +98,8 @@ type lineState struct {
 var rateInName = regexp.MustCompile(`^(?:(?:serial|file|uart):(?://)?)?(/[^?]*?)` +
 	`[:,;@? ](?:baud(?:rate)?=)?(\d{3,7})(?:[:,]\w*)?$`)
 
-// newDevice parses a -device other than the simulator.
-func newDevice(name string, baud int) (device, error) {
+// newDevice parses a -device other than the simulator. system is -system.
+func newDevice(name string, baud int, system byte) (device, error) {
 	if m := rateInName.FindStringSubmatch(name); m != nil {
 		// No device has that name, so it may be one with a baud rate behind it.
 		if _, err := os.Lstat(name); err != nil {
@@ -103,30 +109,86 @@ func newDevice(name string, baud int) (device, error) {
 	}
 	if name == "auto" {
 		a := &autoDevice{fixed: baud, line: new(lineState), ports: autoPorts, consoles: "/sys/class/tty/console/active"}
-		return device{name: name, open: a.open, lossy: true, line: a.line}, nil
+		return device{name: name, open: a.open, searches: true, lossy: true, line: a.line}, nil
 	}
 	if strings.HasPrefix(name, "/") || (strings.Contains(name, "/") && !strings.Contains(name, ":")) {
 		s := &serialDevice{path: name, fixed: baud, lineState: new(lineState)}
-		return device{name: name, open: s.open, lossy: true, line: s.lineState}, nil
+		return device{name: name, open: s.open, searches: baud == 0, lossy: true, line: s.lineState}, nil
 	}
 	scheme, address, _ := strings.Cut(name, "://")
-	_, number, err := net.SplitHostPort(address)
-	if _, badPort := strconv.ParseUint(number, 10, 16); err != nil || badPort != nil {
+	noHost := strings.HasPrefix(address, ":") && scheme != "udpin"
+	if !isAddress(address) || noHost {
 		scheme = ""
 	}
 	switch scheme {
 	case "udpin":
 		open := func(context.Context) (port, error) { return listenUDP(address) }
 		return device{name: name, datagrams: true, open: open}, nil
-	case "udpout", "tcp":
-		network := strings.TrimSuffix(scheme, "out")
-		d := net.Dialer{Timeout: writeTimeout}
-		dial := func(ctx context.Context) (port, error) { return d.DialContext(ctx, network, address) }
-		return device{name: name, datagrams: network == "udp", open: dial}, nil
+	case "udpout":
+		u := newUDPOut(address, system)
+		return device{name: name, datagrams: true, open: u.open}, nil
+	case "tcp":
+		open := func(ctx context.Context) (port, error) { return dialTCP(ctx, address) }
+		return device{name: name, open: open}, nil
+	}
+	if meant := meantDevice(name); meant != "" {
+		return device{}, fmt.Errorf("-device %s: mavrest spells it -device %s", name, meant)
 	}
 	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0; a baud rate goes into "+
 		"-baud), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a "+
-		"number up to 65535", name)
+		"number from 1 to 65535", name)
+}
+
+// isAddress reports whether an address has a port that is a number, and not 0, which stands for any port.
+func isAddress(address string) bool {
+	_, number, err := net.SplitHostPort(address)
+	n, bad := strconv.ParseUint(number, 10, 16)
+	return err == nil && bad == nil && n > 0
+}
+
+// foreignScheme is how other programs spell a link: udp:127.0.0.1:14550 (pymavlink, DroneKit), udp://:14540 (MAVSDK),
+// udp://:14540@10.0.0.2:14557 (MAVROS). In all of them udp alone listens.
+var foreignScheme = regexp.MustCompile(`(?i)^(udp|udpin|udpout|tcp|tcpout|serial):(?://)?([^@]+)(?:@.*)?$`)
+
+// meantDevice returns mavrest's spelling of a device that is spelled as other programs spell it; "" if there is none.
+func meantDevice(name string) string {
+	m := foreignScheme.FindStringSubmatch(name)
+	if m == nil {
+		return ""
+	}
+	scheme, address := strings.ToLower(m[1]), m[2]
+	listens := scheme == "udp" || scheme == "udpin"
+	switch {
+	case scheme == "serial" && strings.HasPrefix(address, "/"):
+		return address
+	case !isAddress(address):
+		return ""
+	case listens && strings.HasPrefix(address, ":"):
+		return "udpin://0.0.0.0" + address
+	case strings.HasPrefix(address, ":"):
+		return ""
+	case listens:
+		return "udpin://" + address
+	case scheme == "udpout":
+		return "udpout://" + address
+	}
+	return "tcp://" + address
+}
+
+// acknowledgedIn is how long the other end of a TCP connection has to acknowledge what was sent: what acknowledges
+// is there, though it may be silent.
+const acknowledgedIn = 5 * time.Second
+
+func dialTCP(ctx context.Context, address string) (port, error) {
+	// TCP_USER_TIMEOUT in tcp(7), which package syscall lacks.
+	const userTimeout = 18
+	d := net.Dialer{Timeout: writeTimeout, Control: func(_, _ string, c syscall.RawConn) (err error) {
+		c.Control(func(fd uintptr) {
+			err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, userTimeout, int(acknowledgedIn.Milliseconds()))
+		})
+		return err
+	}}
+	return d.DialContext(ctx, "tcp", address)
 }
 
 // addressedPort is a port at which many addresses are heard: each datagram has a sender, and what is written
@@ -150,7 +212,9 @@ type udpPort struct {
 }
 
 func listenUDP(address string) (port, error) {
-	c, err := net.ListenPacket("udp", address)
+	// It was checked.
+	host, _, _ := net.SplitHostPort(address)
+	c, err := net.ListenPacket("udp"+ipVersion(host), address)
 	if err != nil {
 		return nil, err
 	}
@@ -177,6 +241,126 @@ func (p *udpPort) writeTo(b []byte, to netip.AddrPort) (int, error) {
 	return p.WriteToUDPAddrPort(b, to)
 }
 
+// ipVersion is 4 or 6 if host is an address: "udp4" and "tcp4" listen on 0.0.0.0 alone, "udp" on all of IPv6 too. It
+// is "" for a name, and for no host.
+func ipVersion(host string) string {
+	a, err := netip.ParseAddr(host)
+	switch {
+	case err != nil:
+		return ""
+	case a.Is4():
+		return "4"
+	}
+	return "6"
+}
+
+// udpOut is -device udpout://. An autopilot may answer only the first port that it heard (docs/autopilots.md, "PX4:
+// link"), so ours is one as long as the program runs, and the same one when it has started again.
+type udpOut struct {
+	host, number string
+
+	// local is our port, once it was free, else the first one to try.
+	local uint16
+
+	// taken: local was ours
+	taken bool
+
+	// lookup finds the addresses of a name.
+	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// lookupFor is how long the lookup of a name may take.
+const lookupFor = 5 * time.Second
+
+// localPorts is how many ports there are below those that the kernel gives to programs that ask for none.
+const localPorts = 4096
+
+// newUDPOut returns a device whose local port depends on where it sends to and on -system: two programs on one board
+// as a rule have two.
+func newUDPOut(address string, system byte) *udpOut {
+	// It was checked.
+	host, number, _ := net.SplitHostPort(address)
+	sum := fnv.New32a()
+	fmt.Fprintf(sum, "%s %d", address, system)
+	return &udpOut{
+		host: host, number: number, local: firstLocalPort() + uint16(sum.Sum32()%localPorts),
+		lookup: net.DefaultResolver.LookupNetIP,
+	}
+}
+
+// firstLocalPort is the first of localPorts below the kernel's range.
+func firstLocalPort() uint16 {
+	// Its default, which counts where it can't be read (under systemd), or where there is no room below it.
+	kernels := 32768
+	const reserved = 1024
+	b, _ := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if f := strings.Fields(string(b)); len(f) == 2 {
+		if low, err := strconv.Atoi(f[0]); err == nil && low >= reserved+localPorts && low <= math.MaxUint16 {
+			kernels = low
+		}
+	}
+	return uint16(kernels - localPorts)
+}
+
+func (u *udpOut) open(ctx context.Context) (port, error) {
+	list, err := u.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range list {
+		var c net.Conn
+		if c, err = u.dial(ctx, net.JoinHostPort(a.String(), u.number)); err == nil {
+			return &udpOutPort{UDPConn: c.(*net.UDPConn), device: u, to: a}, nil
+		}
+	}
+	return nil, err
+}
+
+// resolve returns the addresses of the other end, at least one.
+func (u *udpOut) resolve(ctx context.Context) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(u.host); err == nil {
+		return []netip.Addr{a}, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, lookupFor)
+	defer cancel()
+	list, err := u.lookup(limited, "ip", u.host)
+	for i := range list {
+		list[i] = list[i].Unmap()
+	}
+	return list, err
+}
+
+// dial connects from the local port. Where another program has it the next one will do.
+func (u *udpOut) dial(ctx context.Context, address string) (c net.Conn, err error) {
+	first := firstLocalPort()
+	for range localPorts {
+		d := net.Dialer{Timeout: writeTimeout, LocalAddr: &net.UDPAddr{Port: int(u.local)}}
+		if c, err = d.DialContext(ctx, "udp", address); !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+		u.taken = false
+		u.local = first + (u.local-first+1)%localPorts
+	}
+	if err == nil && !u.taken {
+		u.taken = true
+		slog.Info("the local UDP port", "port", u.local, "to", address)
+	}
+	return c, err
+}
+
+// udpOutPort sends to one address, and hears nothing from any other.
+type udpOutPort struct {
+	*net.UDPConn
+	device *udpOut
+	to     netip.Addr
+}
+
+// moved reports whether the other end's name stands for other addresses now.
+func (p *udpOutPort) moved(ctx context.Context) bool {
+	list, err := p.device.resolve(ctx)
+	return err == nil && !slices.Contains(list, p.to)
+}
+
 // serialDevice opens a serial port. go.bug.st/serial sets its rate. The bytes go
 // through a file of our own, which has deadlines: the library's Write can't be
 // interrupted, nor its Read if another program takes the bytes first.
@@ -195,6 +379,7 @@ type serialDevice struct {
 type serialPort struct {
 	*os.File
 	line serial.Port
+	mode *serial.Mode
 
 	// readAt is when the last Read ended; only the reader uses it.
 	readAt time.Time
@@ -263,21 +448,26 @@ func (p *serialPort) flush() error {
 	return p.line.ResetInputBuffer()
 }
 
+// wake sets a silent line's rate and its other settings anew: another program may have changed them.
+func (p *serialPort) wake() error { return p.line.SetMode(p.mode) }
+
 func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 	f, err := os.OpenFile(d.path, os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	var line serial.Port
+
+	// 8N1
+	mode := &serial.Mode{BaudRate: baud}
 	if err = lock(f); err == nil {
-		// 8N1
-		line, err = serial.Open(d.path, &serial.Mode{BaudRate: baud})
+		line, err = serial.Open(d.path, mode)
 	}
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", d.path, err)
 	}
-	return &serialPort{File: f, line: line}, nil
+	return &serialPort{File: f, line: line, mode: mode}, nil
 }
 
 // lock keeps out other programs that lock the port too. The library's exclusive mode does
@@ -324,8 +514,10 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 			return err
 		}
 	}
-	return errors.New("no MAVLink at any baud rate that was tried")
+	return errNoMAVLink
 }
+
+var errNoMAVLink = errors.New("no MAVLink at any baud rate that was tried")
 
 // listen returns nil when a frame with a good checksum comes, os.ErrDeadlineExceeded if
 // none comes within baudListen.
@@ -466,9 +658,12 @@ func openFault(name string, err error) error {
 		return errors.New("this board has no such address; 0.0.0.0 stands for all of its addresses")
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return errors.New("no program listens there; start the autopilot's side, or check the address and the port")
-	case errors.Is(err, syscall.ECONNRESET):
+	case !strings.Contains(name, "://") && (errors.Is(err, io.EOF) || errors.Is(err, syscall.EIO)):
+		return errors.New("the device is gone: it was unplugged, or has started again; mavrest opens it again")
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return errors.New("the other end has closed the connection; mavrest connects again")
 	case errors.Is(err, syscall.EHOSTUNREACH),
+		errors.Is(err, syscall.ETIMEDOUT),
 		errors.Is(err, syscall.ENETUNREACH),
 		operation.Op == "dial" && operation.Timeout():
 		return errors.New("no answer from that address; check the network, the address and the port")

@@ -13,7 +13,7 @@ import (
 
 // ownVersion is the version of this program: that of the newest heading of CHANGELOG.md, where deploy/version
 // reads it.
-const ownVersion = "v1.4.0"
+const ownVersion = "v1.5.0"
 
 // number is a number of an answer; NaN, which means unknown, is null.
 type number float64

@@ -85,7 +85,8 @@ var neverHeard = `{"version":"` + ownVersion + `","time":1,"online":false,"mode"
 "input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},
 "messages":[],
 "link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":null,"lag":null,"received":0,"lost":0,"errors":0,
-"sent":1,"error":null}}`
+"sent":1,"error":"no autopilot was heard yet on /dev/serial0; check the wiring, the baud rate or address, and the ` +
+	`autopilot's MAVLink settings"}}`
 
 func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
