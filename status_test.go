@@ -139,7 +139,8 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 "input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},
 "messages":[{"severity":"info","text":"Takeoff detected","age":12.3}],
 "link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":0.4,"lag":null,"received":22,"lost":0,"errors":0,
-"sent":1,"error":null}}`)
+"sent":1,"error":"this autopilot answers no TIMESYNC: how old its reports are can't be proven; check that the router ` +
+			`or the bridge passes TIMESYNC on in both directions"}}`)
 	})
 }
 
