@@ -434,26 +434,37 @@ func (l *lift) decide(clear, grounded, online bool, now time.Time) decision {
 	return decision{look, l.end}
 }
 
+// departs is whose step departs, and so which report it follows (rule 5).
+type departs uint8
+
+const (
+	// laterStep: of a client, and not the first one that was due at once
+	laterStep departs = iota
+
+	// firstStep: the first step of a client's command, which was due at once
+	firstStep
+
+	// firstToSafety: the same of a landing, a return, a hold or a disarming
+	firstToSafety
+
+	// forSilentClient: mavrest's own: it leaves the drone safe for a client that is gone
+	forSilentClient
+
+	// ownLanding: mavrest's own landing over a place, where the drone stands still
+	ownLanding
+)
+
 // departure is a step that is due: it goes out after a report (rule 5), and to a place only once the drone is
 // clear of the ground (rule 11).
 type departure struct {
 	// due is when it could first go.
 	due time.Time
 
-	// atOnce: it is the first step of a client's command, which was due at once
-	atOnce bool
-
-	// urgent: of a landing, a return, a hold or a disarming
-	urgent bool
+	// whose says what it waits for.
+	whose departs
 
 	// away: it flies to a place
 	away bool
-
-	// forSilent: mavrest's own; it leaves the drone safe for a client that is gone
-	forSilent bool
-
-	// waitsForLine: mavrest's own landing over a place: the drone stands still while the line has fallen behind
-	waitsForLine bool
 
 	trip time.Duration
 
@@ -470,10 +481,10 @@ func (x departure) decide(r *reports, portAwayAt time.Time, clear, fallen bool, 
 	}
 
 	// A lost link cancels a hold for a silent client: somebody else may fly when it is back.
-	if x.forSilent && now.Sub(later(r.alive, x.due)) >= answerWait {
+	if x.whose == forSilentClient && now.Sub(later(r.alive, x.due)) >= answerWait {
 		return decision{move: tooLate}
 	}
-	waits := r.keeps() || !r.at.After(portAwayAt) || (x.waitsForLine && fallen)
+	waits := r.keeps() || !r.at.After(portAwayAt) || (x.whose == ownLanding && fallen)
 	if !waits && x.follows(r) {
 		return decision{move: goOn}
 	}
@@ -499,7 +510,7 @@ func (x departure) decide(r *reports, portAwayAt time.Time, clear, fallen bool, 
 // switch may be newer. A client's first step follows what its client may have seen; any other a report that left for
 // certain after it was due.
 func (x departure) follows(r *reports) bool {
-	if x.atOnce {
+	if x.whose == firstStep || x.whose == firstToSafety {
 		return !r.at.Before(x.due.Add(-reportFresh))
 	}
 	return !r.after.Before(x.due)
@@ -507,7 +518,7 @@ func (x departure) follows(r *reports) bool {
 
 // waitsFor is how long the step waits for its report.
 func (x departure) waitsFor() time.Duration {
-	if x.forSilent {
+	if x.whose == forSilentClient {
 		return 2 * ownHoldWait
 	}
 	return max(answerWait, x.trip+tripMargin)
@@ -518,11 +529,11 @@ func (x departure) waitsFor() time.Duration {
 func (x departure) withoutReport(kept bool, portAwayAt time.Time) time.Time {
 	from := later(x.due, portAwayAt)
 	switch {
-	case x.forSilent && !kept:
+	case x.whose == forSilentClient && !kept:
 		return from.Add(ownHoldWait)
-	case x.atOnce && x.urgent && kept:
+	case x.whose == firstToSafety && kept:
 		return from.Add(urgentKept)
-	case x.atOnce && x.urgent:
+	case x.whose == firstToSafety:
 		return from.Add(urgentWait)
 	}
 	return time.Time{}

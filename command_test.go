@@ -719,7 +719,11 @@ func TestWhatFliesToAPlaceWaitsUntilTheDroneIsClear(t *testing.T) {
 		{"a hold at the ground", false, false, true, goOn},
 		{"a takeoff", false, false, false, goOn},
 	} {
-		x := departure{due: epoch, atOnce: true, urgent: c.urgent, away: c.away}
+		whose := firstStep
+		if c.urgent {
+			whose = firstToSafety
+		}
+		x := departure{due: epoch, whose: whose, away: c.away}
 		lineEqual(t, c.name, x.decide(&fresh, time.Time{}, c.clear, false, epoch).move, c.want)
 	}
 }

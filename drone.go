@@ -77,7 +77,6 @@ func newDrone(dev device, only byte, gcs bool, log *slog.Logger) *drone {
 		log: log, began: time.Now(), clock: clock{wake: make(chan struct{}, 1)}, reach: defaultReach,
 		ended: make(chan struct{}), tel: newTelemetry(),
 	}
-	d.tel.texts.log = log
 	d.link = newLink(dev, only, gcs, log, d.hear)
 	acks := newAcks(d.link, &d.tel)
 	d.cmd = &commander{acks: acks, machine: &d.machine, stood: standstill{link: d.link}}
@@ -205,6 +204,7 @@ func (d *drone) doDue(now time.Time) time.Time {
 	if due := d.tel.texts.flush(now.Add(-behind), chunkWait); !due.IsZero() {
 		next = sooner(next, due.Add(behind))
 	}
+	d.logTexts()
 	v := d.view(now)
 	next = sooner(next, d.watch(v))
 	next = sooner(next, d.sticks.tick(d.with(v)))
@@ -516,7 +516,8 @@ func (d *drone) linkState(now time.Time) linkState {
 		s.fault = fmt.Errorf("no autopilot was heard yet on %s; check the wiring, the baud rate or address, "+
 			"and the autopilot's MAVLink settings", s.device)
 	default:
-		s.fault = fmt.Errorf("the autopilot is offline: no heartbeat for %.0f s", now.Sub(d.cmd.reports.alive).Seconds())
+		silent := now.Sub(d.cmd.reports.alive)
+		s.fault = fmt.Errorf("the autopilot is offline: no heartbeat for %.0f s", silent.Seconds())
 	}
 	return s
 }
@@ -525,6 +526,14 @@ func (d *drone) linkState(now time.Time) linkState {
 func (d *drone) notify(text string) {
 	d.log.Warn(text)
 	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), ownTexts + text, time.Now()})
+}
+
+// logTexts logs what the autopilot said, each text once and whole.
+func (d *drone) logTexts() {
+	for _, s := range d.tel.texts.toLog {
+		d.log.Debug("statustext", "severity", common.MAV_SEVERITY(s.severity), "text", s.text)
+	}
+	d.tel.texts.toLog = nil
 }
 
 // logMode logs a mode that nobody asked for here.

@@ -106,8 +106,8 @@ func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) 
 	lineEqual(t, "released frames", len(d.link.writer.queue)-queued, 3)
 	lineEqual(t, "stick frames that still wait", len(d.link.writer.sticks), 0) // they would override the receiver
 	const live = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
-	d.hearMessage(onTime(&common.MessageSysStatus{OnboardControlSensorsPresent: live, OnboardControlSensorsEnabled: live,
-		OnboardControlSensorsHealth: live}, now.Add(100*time.Millisecond)))
+	d.hearMessage(onTime(&common.MessageSysStatus{OnboardControlSensorsPresent: live,
+		OnboardControlSensorsEnabled: live, OnboardControlSensorsHealth: live}, now.Add(100*time.Millisecond)))
 	lineEqual(t, "the receiver", d.sticks.src.receiver, receiverIdle)
 }
 

@@ -285,7 +285,7 @@ func (m *manoeuvre) aim(v view) *aim {
 // progress is unknown; nil if it is known.
 func notDone(m *manoeuvre, waited time.Duration, unseen error) error {
 	what := m.request.name()
-	seconds := rounded(waited.Seconds(), 2)
+	seconds := math.Round(waited.Seconds()*100) / 100
 	if unseen != nil {
 		return refuse(codeNotDone, "%s was accepted; whether it is complete after %.3g s is not known, because %s",
 			what, seconds, unseen)

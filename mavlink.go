@@ -649,10 +649,7 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
-		l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each "+
-			"takes the other's acks for its own; give that program another component id (MAVROS: component_id, "+
-			"MAVSDK: its Configuration, pymavlink: source_component), or, if it is a second mavrest, stop one of them",
-			f.system, f.component)})
+		l.sayStranger(f, now)
 	}
 	switch {
 	case repeated || vehicle == 0:
@@ -661,6 +658,14 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	case !own && sticksTarget(m) == vehicle:
 		l.hear(heard{at: now, msg: m, system: f.system, foreign: true})
 	}
+}
+
+// sayStranger says that another program has our ids.
+func (l *link) sayStranger(f rawFrame, now time.Time) {
+	l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each "+
+		"takes the other's acks for its own; give that program another component id (MAVROS: component_id, "+
+		"MAVSDK: its Configuration, pymavlink: source_component), or, if it is a second mavrest, stop one of them",
+		f.system, f.component)})
 }
 
 // hearOwn hands on a message of the vehicle.

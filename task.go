@@ -437,17 +437,22 @@ func (c *commander) hearProof(after time.Time) {
 
 // departure is that of the task's next step, which could first go when it was due.
 func (t *task) departure(s *step, due time.Time) departure {
-	first := t.command == nil && !t.unasked()
-	return departure{
-		due:       due,
-		atOnce:    first && due.Sub(t.askedAt) <= dueAtOnce,
-		urgent:    t.request.urgent(),
-		away:      s.away,
-		forSilent: t.unasked() && t.firstLeg == nil,
-		trip:      t.commander.acks.roundTrip(),
+	return departure{due: due, whose: t.departs(due), away: s.away, trip: t.commander.acks.roundTrip()}
+}
 
-		waitsForLine: t.firstLeg != nil,
+// departs is whose the task's next step is.
+func (t *task) departs(due time.Time) departs {
+	switch {
+	case t.firstLeg != nil:
+		return ownLanding
+	case t.unasked():
+		return forSilentClient
+	case t.command != nil || due.Sub(t.askedAt) > dueAtOnce:
+		return laterStep
+	case t.request.urgent():
+		return firstToSafety
 	}
+	return firstStep
 }
 
 // transact sends one command, repeats it until it is answered, and returns why the vehicle did

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -386,7 +385,7 @@ const onGround = landedState(common.MAV_LANDED_STATE_ON_GROUND)
 func (s landedState) inAir() bool { return s > onGround }
 
 func newTelemetry() telemetry {
-	t := telemetry{texts: textLog{log: slog.Default(), chunks: make(map[uint16]*chunkedText)}}
+	t := telemetry{texts: textLog{chunks: make(map[uint16]*chunkedText)}}
 	n := math.NaN()
 	t.position = unknownPosition
 	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
@@ -815,7 +814,8 @@ func (t statusText) ofChecks() bool {
 
 // textLog holds the last texts, and the chunks of incomplete ones.
 type textLog struct {
-	log *slog.Logger
+	// toLog: the texts of the autopilot that are complete and not logged yet
+	toLog []statusText
 
 	// kept: oldest first
 	kept []statusText
@@ -893,9 +893,9 @@ func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
 	return next
 }
 
-// complete logs a text of the autopilot, and adds it.
+// complete adds a text of the autopilot, which is to be logged, also where it is hidden.
 func (l *textLog) complete(s statusText) {
-	l.log.Debug("statustext", "severity", common.MAV_SEVERITY(s.severity), "text", s.text)
+	l.toLog = append(l.toLog, s)
 	l.add(s)
 }
 
