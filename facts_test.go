@@ -339,6 +339,7 @@ func (a factAnswer) last() common.MAV_RESULT {
 // exchange sends a command and collects its acks for 0.3 s. If none came it waits on, for 1.5 s
 // in all, because a simulated autopilot on a loaded computer may be late.
 func (v *probed) exchange(l *factLink, id common.MAV_CMD, msg message.Message) (a factAnswer) {
+	v.must(v.craft.isPX4() || isFinite(msg), "the probe sends %v a number that is not finite", v.craft)
 	a.sent = time.Now()
 	l.send(msg)
 	time.Sleep(300 * time.Millisecond)
@@ -350,6 +351,20 @@ func (v *probed) exchange(l *factLink, id common.MAV_CMD, msg message.Message) (
 		}
 	}
 	return a
+}
+
+// isFinite reports whether each number of a command is: no probe sends an ArduPilot another.
+func isFinite(m message.Message) bool {
+	var numbers []float32
+	switch m := m.(type) {
+	case *common.MessageCommandLong:
+		numbers = []float32{m.Param1, m.Param2, m.Param3, m.Param4, m.Param5, m.Param6, m.Param7}
+	case *common.MessageCommandInt:
+		numbers = []float32{m.Param1, m.Param2, m.Param3, m.Param4, m.Z}
+	}
+	return !slices.ContainsFunc(numbers, func(x float32) bool {
+		return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0)
+	})
 }
 
 func factAck(id common.MAV_CMD) func(message.Message) bool {
@@ -475,9 +490,13 @@ func (v *probed) e7(north, east float64) (lat, lon int32) {
 		h.Longitude + int32(east/simDegree/math.Cos(float64(h.Latitude)/1e7*math.Pi/180)*1e7)
 }
 
-// flyTo sends a goto to a height AMSL, as mavrest does to PX4.
+// flyTo sends a goto to a height AMSL that keeps the heading, as mavrest does.
 func (v *probed) flyTo(north, east, up float64) factAnswer {
-	return v.reposition(common.MAV_FRAME_GLOBAL, -1, 1, math.NaN(), north, east, v.homeAlt()+up)
+	yaw := 0.0
+	if v.craft.isPX4() {
+		yaw = math.NaN()
+	}
+	return v.reposition(common.MAV_FRAME_GLOBAL, -1, 1, yaw, north, east, v.homeAlt()+up)
 }
 
 // until waits for a condition, which it checks ten times a second.
