@@ -557,7 +557,11 @@ func (r *reader) read() error {
 func (r *reader) hearChecked(now time.Time) {
 	l := r.link
 	if !r.hadFrame {
-		l.log.Info("MAVLink heard", "device", l.device.port(), "baud", l.device.line.baud.Load())
+		heard := []any{"device", l.device.port()}
+		if baud := l.device.line.baud.Load(); baud != 0 {
+			heard = append(heard, "baud", baud)
+		}
+		l.log.Info("MAVLink heard", heard...)
 	}
 	r.hadFrame = true
 	r.silentFrom = now

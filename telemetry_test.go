@@ -457,8 +457,11 @@ func TestChunksOfATextAreJoinedInAnyOrderAndAMissingOneShows(t *testing.T) {
 func TestALongTextIsLoggedAsOne(t *testing.T) {
 	log, lines := logLines()
 	d := newDrone(device{name: "none"}, 0, false, log)
-	d.tel.texts.hear(&common.MessageStatustext{Text: strings.Repeat("a", 50), Id: 7}, time.Now())
-	d.tel.texts.hear(&common.MessageStatustext{Text: "b", Id: 7, ChunkSeq: 1, Severity: 6}, time.Now())
+	for _, m := range []*common.MessageStatustext{
+		{Text: strings.Repeat("a", 50), Id: 7}, {Text: "b", Id: 7, ChunkSeq: 1, Severity: 6},
+	} {
+		d.change(func() { d.hearMessage(onTime(m, time.Now())) })
+	}
 	lineEqual(t, "lines", strings.Count(lines(), "\n"), 1)
 	lineEqual(t, "the text is whole", strings.Contains(lines(), strings.Repeat("a", 50)+"b"), true)
 }
