@@ -44,7 +44,6 @@ var (
 	idHome          = (*common.MessageHomePosition)(nil).GetID()
 	idExtendedState = (*common.MessageExtendedSysState)(nil).GetID()
 	idCurrentMode   = (*common.MessageCurrentMode)(nil).GetID()
-	idCommandAck    = (*common.MessageCommandAck)(nil).GetID()
 	idRadioStatus   = (*common.MessageRadioStatus)(nil).GetID()
 	idRadio         = (*MessageRadio)(nil).GetID()
 	idManualControl = (*common.MessageManualControl)(nil).GetID()

@@ -1416,12 +1416,12 @@ func TestEachProgramKeepsItsUDPPortThoughItRestartsOrHearsNothing(t *testing.T) 
 				waitUntil(t, "it is online", d.hearsVehicle)
 				return d, end
 			}
-			first, endFirst := run(systems[0])
-			second, endSecond := run(systems[1])
+			_, endFirst := run(systems[0])
+			_, endSecond := run(systems[1])
 			endFirst()
-			first, _ = run(systems[0])
+			first, _ := run(systems[0])
 			endSecond()
-			second, _ = run(systems[1])
+			second, _ := run(systems[1])
 
 			stop()
 			time.Sleep(silentAfter + time.Second)
@@ -1496,6 +1496,8 @@ func ignore(t *testing.T, c net.Conn) {
 	}
 	raw.Control(func(fd uintptr) {
 		const ret = 0x06 // of no byte
+
+		//lint:ignore SA1019 what is to replace it is no part of the standard library
 		err = syscall.AttachLsf(int(fd), []syscall.SockFilter{{Code: ret}})
 	})
 	if err != nil {
