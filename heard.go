@@ -334,9 +334,6 @@ type sequence struct {
 	// began: a frame came
 	began bool
 
-	// at is when the last one came.
-	at time.Time
-
 	// frames: by number
 	frames [256]numbered
 }
@@ -355,43 +352,22 @@ type numbered struct {
 // copyWithin is how long a frame may come again: by another link, or from a router that has two ways.
 const copyWithin = 2 * time.Second
 
-// seqFor is for how long the number of the last frame tells whether the next one is late.
-const seqFor = 500 * time.Millisecond
-
-// frameOrder is in which order a frame came.
-type frameOrder uint8
-
-const (
-	// inOrder: it left after all that came before it
-	inOrder frameOrder = iota
-
-	// cameLate: it left before one that came before it
-	cameLate
-
-	// cameBefore: it came before
-	cameBefore
-)
-
 // hear takes a frame. lost is by how much it changes the number of lost ones: one that comes late takes its loss
-// back.
-func (s *sequence) hear(h header, now time.Time) (lost int, order frameOrder) {
+// back. repeated reports whether it came before.
+func (s *sequence) hear(h header, now time.Time) (lost int, repeated bool) {
 	is := numbered{id: h.id, sum: h.sum, at: now}
 	was := &s.frames[h.seq]
 	ahead := h.seq - s.next
-	told := s.began && now.Sub(s.at) < seqFor
-	s.at = now
-	order = cameLate
 	switch {
-	case !told || ahead < 128:
+	case !s.began || ahead < 128:
 		lost = s.skip(h.seq)
-		order = inOrder
 	case was.missing:
 		lost = -1
 	case was.id == h.id && was.sum == h.sum && now.Sub(was.at) < copyWithin:
-		return 0, cameBefore
+		return 0, true
 	}
 	*was = is
-	return lost, order
+	return lost, false
 }
 
 // skip goes on to a number, and returns how many are missing before it. The numbers in the other half count as new
@@ -407,6 +383,29 @@ func (s *sequence) skip(to byte) (missing int) {
 	s.next = to + 1
 	s.began = true
 	return missing
+}
+
+// order is in which order the vehicle's frames come. Only checked ones count: what can't be checked may be noise, with any
+// number.
+type order struct {
+	last byte
+
+	// at is when the last frame came that was in order; zero: none did.
+	at time.Time
+}
+
+// seqFor is for how long the number of the last frame tells whether the next one is late.
+const seqFor = 500 * time.Millisecond
+
+// hear takes a frame's number, and reports whether it left after all that came before it.
+func (o *order) hear(seq byte, now time.Time) bool {
+	told := !o.at.IsZero() && now.Sub(o.at) < seqFor
+	if told && seq-o.last-1 > 127 {
+		return false
+	}
+	o.last = seq
+	o.at = now
+	return true
 }
 
 // damage counts the places where bytes were no frame, until there were none for damageFor.

@@ -703,3 +703,20 @@ func TestWhatWasQueuedGoesToTheAddressOfThatMoment(t *testing.T) {
 	l.writer.put(outgoing{msg: attitudeAt(3)}) // our heartbeat names no address
 	lineEqual(t, "receivers", fmt.Sprint(port.to), fmt.Sprint([]netip.AddrPort{atHome, atHome, atOther}))
 }
+
+func TestAFrameThatStepsBackLeftBeforeTheOneThatCameBefore(t *testing.T) {
+	for script, want := range map[string]string{
+		"1 2 3": "[true true true]", "2 1 4 3": "[true false true false]", "1 1 2 2": "[true false true false]",
+		"255 0 1": "[true true true]", "1 120 121": "[true true true]",
+	} {
+		var o order
+		var got []bool
+		for _, seq := range strings.Fields(script) {
+			n, _ := strconv.Atoi(seq)
+			got = append(got, o.hear(byte(n), epoch))
+		}
+		lineEqual(t, script, fmt.Sprint(got), want)
+	}
+	o := order{last: 200, at: epoch}
+	lineEqual(t, "after half a second the number tells nothing", o.hear(100, epoch.Add(seqFor)), true)
+}

@@ -515,6 +515,9 @@ type reader struct {
 	// numbers: of the vehicle's frames
 	numbers sequence
 
+	// order: of its checked frames
+	order order
+
 	in deframer
 }
 
@@ -633,11 +636,7 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	}
 
 	// Of the vehicle it came before; of ours a router or a radio sent it back.
-	order := inOrder
-	if own {
-		order = r.countNumber(f.header, now)
-	}
-	repeated := order == cameBefore
+	repeated := own && r.countNumber(f.header, now)
 	l.mu.Lock()
 	l.hearFrame(now)
 	switch {
@@ -658,7 +657,7 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	switch {
 	case repeated || vehicle == 0:
 	case own && m != nil:
-		r.hearOwn(f, m, order == inOrder, now)
+		r.hearOwn(f, m, now)
 	case !own && sticksTarget(m) == vehicle:
 		l.hear(heard{at: now, msg: m, system: f.system, foreign: true})
 	}
@@ -673,8 +672,9 @@ func (l *link) sayStranger(f rawFrame, now time.Time) {
 }
 
 // hearOwn hands on a message of the vehicle.
-func (r *reader) hearOwn(f rawFrame, m message.Message, ordered bool, now time.Time) {
+func (r *reader) hearOwn(f rawFrame, m message.Message, now time.Time) {
 	l := r.link
+	ordered := r.order.hear(f.seq, now)
 	l.mu.Lock()
 	left := l.lag.hear(m, ordered, now)
 	l.mu.Unlock()
@@ -736,11 +736,11 @@ func (r *reader) handleUnchecked(f rawFrame, now time.Time) {
 	}
 }
 
-// countNumber counts the vehicle's lost frames by a frame's number, and reports in which order the frame came.
-func (r *reader) countNumber(h header, now time.Time) frameOrder {
-	lost, order := r.numbers.hear(h, now)
+// countNumber counts the vehicle's lost frames by a frame's number, and reports whether the frame came before.
+func (r *reader) countNumber(h header, now time.Time) (repeated bool) {
+	lost, repeated := r.numbers.hear(h, now)
 	r.link.lost.Add(uint64(lost))
-	return order
+	return repeated
 }
 
 // hearFrame records that a frame came: the port is not at fault. It needs l.mu.
@@ -792,6 +792,7 @@ func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
 		l.log.Info("the vehicle's address", "system", system, "address", r.in.from, "before", was, "same_vehicle",
 			from == ofMoved)
 		r.numbers = sequence{}
+		r.order = order{}
 		l.mu.Lock()
 		l.lag.moved()
 		l.mu.Unlock()
