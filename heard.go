@@ -385,8 +385,8 @@ func (s *sequence) skip(to byte) (missing int) {
 	return missing
 }
 
-// order is in which order the vehicle's frames come. Only checked ones count: what can't be checked may be noise, with any
-// number.
+// order is in which order the vehicle's frames come. Only checked ones count: what can't be checked may be noise, with
+// any number.
 type order struct {
 	last byte
 
