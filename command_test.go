@@ -493,7 +493,6 @@ func (f *following) sinceEpoch() int { return int(f.now.Sub(epoch) / time.Millis
 // comes is one thing of a script.
 func (f *following) comes(what string) {
 	beat := f.last.shownMode
-	beat.at = f.now
 	switch what {
 	case "report":
 	case "arms":
@@ -540,7 +539,8 @@ func (f *following) comes(what string) {
 	default:
 		panic(what)
 	}
-	for _, shown := range f.reports.hearHeartbeat(beat, f.last.shownMode, f.proves, f.now) {
+	for _, shown := range f.reports.hearHeartbeat(beat, f.last.shownMode,
+		departed{left: f.now, latest: f.now, after: f.proves}, f.now) {
 		f.last = report{shownMode: shown, amsl: 100}
 		if f.command != nil {
 			f.command.see(f.last)

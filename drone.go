@@ -306,7 +306,7 @@ func (d *drone) hearMessage(h heard) {
 		d.hearHeartbeat(m, h)
 	case *common.MessageCurrentMode:
 		if h.ordered {
-			d.cmd.reports.hearMode(m.CustomMode, d.machine.report.shownMode, h.left, now)
+			d.cmd.reports.hearMode(m.CustomMode, d.machine.report.shownMode, h.latest, now)
 		}
 	case *common.MessageTimesync:
 		d.hearTime(h)
@@ -377,13 +377,12 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 		custom:   m.CustomMode,
 		armed:    m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0,
 		failsafe: d.tel.beat.critical && !maybeWarning,
-		at:       h.left,
 	}
 	if !h.ordered {
 		d.cmd.reports.alive = now
 		return
 	}
-	for _, shown := range d.cmd.reports.hearHeartbeat(beat, d.machine.report.shownMode, h.after, now) {
+	for _, shown := range d.cmd.reports.hearHeartbeat(beat, d.machine.report.shownMode, h.departed, now) {
 		d.judge(shown, now)
 	}
 	if !d.online {

@@ -167,8 +167,9 @@ func (l *lineLag) silent(now time.Time) bool { return l.questions.silent(l.longe
 
 // departed is when a message left the vehicle.
 type departed struct {
-	// left is about when. On a sound line it is when the message came.
-	left time.Time
+	// left is about when, and not later. On a sound line it is when the message came. Where the vehicle's clocks are
+	// missing it may be too early: then latest is when it left if nothing held the message up since.
+	left, latest time.Time
 
 	// after is a moment after which it left for certain or, where the vehicle proves nothing, by its clock and the
 	// longest round trip of the last minute. Zero if nothing is known.
@@ -204,6 +205,7 @@ func (l *lineLag) hear(m message.Message, ordered bool, now time.Time) departed 
 	if l.runs && l.behind >= lineJitter {
 		d.behind = l.behind
 	}
+	d.latest = now.Add(-d.behind)
 
 	// A jitter of the estimate turns no order round.
 	if early := l.left.Sub(d.left); early > 0 && early < clockGap {

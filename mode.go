@@ -243,7 +243,7 @@ type shownMode struct {
 
 	armed, failsafe bool
 
-	// at is when the number left the vehicle.
+	// at is when the number left the vehicle, at the latest.
 	at time.Time
 }
 
@@ -281,7 +281,7 @@ func (r *reports) newest(last shownMode) shownMode {
 	return last
 }
 
-// hearMode takes a CURRENT_MODE that left at a moment. It keeps the number if it is new.
+// hearMode takes a CURRENT_MODE that left at a moment, at the latest. It keeps the number if it is new.
 func (r *reports) hearMode(custom uint32, last shownMode, left, now time.Time) {
 	// Before the first HEARTBEAT it is not known what vehicle it is.
 	if r.at.IsZero() {
@@ -295,10 +295,11 @@ func (r *reports) hearMode(custom uint32, last shownMode, left, now time.Time) {
 	r.askNow()
 }
 
-// hearHeartbeat takes a HEARTBEAT and returns the reports that it makes, the oldest
-// first; no report if it is older than the newest kept number. after is a moment after which it left for certain.
-func (r *reports) hearHeartbeat(b, last shownMode, after, now time.Time) (list []shownMode) {
+// hearHeartbeat takes a HEARTBEAT that came at now, and returns the reports that it makes, the oldest
+// first; no report if it is older than the newest kept number. d is when it left.
+func (r *reports) hearHeartbeat(b, last shownMode, d departed, now time.Time) (list []shownMode) {
 	r.alive = now
+	b.at = d.latest
 	newest := r.newest(last)
 	mayBeOlder := r.keeps() && b.at.Sub(newest.at) <= newerLeast
 
@@ -317,8 +318,8 @@ func (r *reports) hearHeartbeat(b, last shownMode, after, now time.Time) (list [
 	if !r.keeps() || b.custom != newest.custom {
 		list = append(list, b)
 	}
-	r.at = b.at
-	r.after = after
+	r.at = d.left
+	r.after = d.after
 	r.kept = nil
 	return list
 }
