@@ -376,6 +376,9 @@ type ptyAutopilot struct {
 	mu    sync.Mutex
 	seq   byte
 	beats int32
+
+	// began is when it started, for its boot clock.
+	began time.Time
 }
 
 // say sends messages of the autopilot.
@@ -395,16 +398,17 @@ func (s *ptyAutopilot) say(messages ...message.Message) {
 // beat sends a heartbeat, and a position and an attitude that differ each time.
 func (s *ptyAutopilot) beat() {
 	s.beats++
+	boot := uint32(time.Since(s.began).Milliseconds())
 	s.say(copterBeat(),
-		&common.MessageGlobalPositionInt{TimeBootMs: uint32(s.beats), Lat: 473977420 + s.beats%1000, Lon: 85455940 +
+		&common.MessageGlobalPositionInt{TimeBootMs: boot, Lat: 473977420 + s.beats%1000, Lon: 85455940 +
 			s.beats%777, Alt: 488000 + s.beats%999, RelativeAlt: s.beats % 999, Hdg: uint16(s.beats % 36000)},
-		&common.MessageAttitude{TimeBootMs: uint32(s.beats), Roll: float32(s.beats%100) / 100,
+		&common.MessageAttitude{TimeBootMs: boot, Roll: float32(s.beats%100) / 100,
 			Yaw: float32(s.beats%600) / 100})
 }
 
 // newPTYAutopilot connects an autopilot and a drone by a pseudo-terminal.
 func newPTYAutopilot(t *testing.T, seed uint64) (s *ptyAutopilot, d *drone) {
-	s = &ptyAutopilot{pty: openPTY(t), line: newBadLine(seed)}
+	s = &ptyAutopilot{pty: openPTY(t), line: newBadLine(seed), began: time.Now()}
 	heard := make(chan wireFrame, 10000)
 	s.line.commands = func(f wireFrame) { heard <- f }
 	var running sync.WaitGroup

@@ -17,7 +17,7 @@ const (
 	// lineJitter is how far a sound line may be behind: what is below it counts as no lag.
 	lineJitter = 100 * time.Millisecond
 
-	// clockProof is how long a boot clock must have run at about a second a second before it counts.
+	// clockProof is how long a boot clock must have run at a second a second, to a tenth, before it counts.
 	clockProof = 2 * time.Second
 
 	// clockGone is how long other messages must have come without a boot clock before it counts as ended.
@@ -289,7 +289,7 @@ func (l *lineLag) judge(now time.Time) {
 	if took < clockProof {
 		return
 	}
-	right := ran > took/2 && ran < 2*took
+	right := (ran - took).Abs() < took/10
 	l.runs = right || (l.runs && ran < clockWild*took)
 	l.proofFrom = now
 	l.proofRan = l.ran
