@@ -554,6 +554,9 @@ func (c *command) decide(last report, r *reports, trip time.Duration, taken bool
 		end = c.triedAt.Add(showWithin)
 		repeats = false
 	}
+
+	// On a slow line the answer is waited for longer than copies go out.
+	repeats = repeats && now.Before(c.sentAt.Add(giveUp))
 	if !now.Before(end) {
 		return decision{move: c.unproven(taken)}
 	}
@@ -578,15 +581,6 @@ func (c *command) decide(last report, r *reports, trip time.Duration, taken bool
 		next = sooner(next, again)
 	}
 	return decision{look, next}
-}
-
-// nextCopy is when the copy after this one is due. Those that were missed are not made up.
-func (c *command) nextCopy(gap time.Duration, now time.Time) time.Time {
-	next := c.copyDue.Add(gap)
-	if next.Before(now) {
-		return now.Add(gap)
-	}
-	return next
 }
 
 // repeat is what to do when a copy is due again. None goes out while a number is kept: it may be a pilot's

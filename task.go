@@ -481,7 +481,9 @@ func (t *task) transact(w waiter, s *step) error {
 		if m == sendCopy {
 			t.sendCopy(x)
 		}
-		x.copyDue = x.nextCopy(c.acks.copyGap(), now)
+
+		// Those that were missed are not made up.
+		x.copyDue = now.Add(c.acks.copyGap())
 	})
 	switch end {
 	case stop:
