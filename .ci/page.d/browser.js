@@ -33,6 +33,8 @@ class Browser {
 		b.process = spawn('chromium', [
 			'--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-dev-shm-usage',
 			'--disable-background-networking', '--disable-component-update', '--disable-sync', '--no-proxy-server',
+			// A browser without a screen still draws the popups of its address bar, each a page, in each window.
+			'--disable-features=WebUIOmniboxPopup,WebUIOmniboxFullPopup,WebUIOmniboxAimPopup',
 			'--force-color-profile=srgb', '--hide-scrollbars', '--remote-debugging-pipe', `--user-data-dir=${b.profile}`, ...flags, 'about:blank',
 		], { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'], detached: true })
 		b.waiting = new Map()
