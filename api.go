@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,8 +61,7 @@ func (h handler) answers(log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if v := recover(); v != nil {
-				log.Error("panic in a handler", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
-				failed(refuse(codeInternal, "a bug in mavrest; its log has the details")).write(w)
+				failed(bug(log.With("path", r.URL.Path), v, false)).write(w)
 			}
 		}()
 		if answer := h(w, r); answer.status != 0 {
@@ -208,13 +206,13 @@ func failed(err error) response {
 		body.commandBody = &commandBody{Status: resultName(e.result), StatusCode: e.result, Command: uint16(e.step.cmd)}
 		body.Messages = messages(e.messages, time.Now())
 	}
-	return asJSON(errorStatus[body.Code], body)
+	return asJSON(statusOf(err), body)
 }
 
 // failedLater is the answer to a request that was accepted, and failed during the wait for its manoeuvre.
 func failedLater(err error, accepted commandBody) response {
 	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal), commandBody: &accepted}
-	return asJSON(errorStatus[body.Code], body)
+	return asJSON(statusOf(err), body)
 }
 
 type okBody struct {
@@ -262,39 +260,54 @@ func (a *api) doRequest(
 	if err != nil {
 		return failed(err)
 	}
-	conn := connOf(r)
-	// the autopilot may take seconds to answer
-	conn.markBusy(nil)
+
+	// The autopilot may take seconds to answer.
+	connOf(r).markBusy(nil)
 	began := time.Now()
 	accepted, err := a.drone.do(*req)
 	log := a.drone.log.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body))
-	took := func() time.Duration { return time.Since(began).Round(time.Millisecond) }
+	took := time.Since(began).Round(time.Millisecond)
 	if err != nil {
-		log.Warn("command failed", "took", took(), "error", err)
+		log.Warn("command failed", "took", took, "error", err)
 		return failed(err)
 	}
-	log.Info("command accepted", "took", took(), "command", accepted.command, "mode", accepted.mode)
+	log.Info("command accepted", "took", took, "command", accepted.command, "mode", accepted.mode)
 	answer := commandBody{Status: resultName(0), Command: accepted.command, Mode: accepted.mode.String()}
 	answer.Note = lateNote(accepted.behind)
 	if or(wait, 0) == 0 {
 		return success(answer)
 	}
+	return a.await(r, accepted.manoeuvre, answer, began, time.Duration(*wait*float64(time.Second)), log)
+}
+
+// await is the answer of an accepted request that waits for its manoeuvre; began is when it came.
+func (a *api) await(
+	r *http.Request, m *manoeuvre, answer commandBody, began time.Time, wait time.Duration, log *slog.Logger,
+) (told response) {
+	defer func() {
+		if v := recover(); v != nil {
+			told = failed(bug(log, v, true))
+		}
+	}()
+
 	// No time-out ends a wait: net/http has no read deadline then, and write sets a new write deadline.
-	limited, cancel := context.WithDeadline(r.Context(), began.Add(time.Duration(*wait*float64(time.Second))))
+	limited, cancel := context.WithDeadline(r.Context(), began.Add(wait))
 	defer cancel()
 	ctx, end := context.WithCancelCause(limited)
-	conn.markBusy(func() { end(errMadeWay) })
-	err = a.drone.wait(ctx, accepted.manoeuvre, began)
+	connOf(r).markBusy(func() { end(errMadeWay) })
+	err := a.drone.wait(ctx, m, began)
 	done := err == nil
-	seconds := rounded(time.Since(began).Seconds(), 2)
+	took := time.Since(began)
+	seconds := rounded(took.Seconds(), 2)
 	answer.Done = &done
 	answer.Took = &seconds
+	log = log.With("took", took.Round(time.Millisecond))
 	if done {
-		answer.Note = joined(answer.Note, accepted.manoeuvre.note)
-		log.Info("manoeuvre complete", "took", took())
+		answer.Note = joined(answer.Note, m.note)
+		log.Info("manoeuvre complete")
 		return success(answer)
 	}
-	log.Info("manoeuvre not complete", "took", took(), "why", err)
+	log.Info("manoeuvre not complete", "why", err)
 	if code(err) != codeNotDone {
 		err = fmt.Errorf("accepted, but not complete: %w", err)
 	} else if context.Cause(ctx) == errMadeWay {

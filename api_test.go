@@ -49,7 +49,7 @@ var errorContract = map[int][]string{
 	403: {"cross_origin"},
 	404: {"not_found"},
 	405: {"method_not_allowed"},
-	409: {"wrong_mode", "refused", "superseded", "interrupted"},
+	409: {"wrong_mode", "refused", "superseded", "interrupted", "no_ack", "not_done", "offline", "unsupported"},
 	411: {"length_required"},
 	413: {"too_large"},
 	421: {"wrong_host"},
@@ -57,7 +57,6 @@ var errorContract = map[int][]string{
 	500: {"internal"},
 	501: {"unsupported"},
 	503: {"offline"},
-	504: {"no_ack", "not_done"},
 }
 
 // reply is an answer of the API.
@@ -553,7 +552,7 @@ func TestTheLogSaysAcceptedOnlyOfAcceptedCommands(t *testing.T) {
 		hf.loseAcks(common.MAV_CMD_DO_CHANGE_SPEED) // which sets the default speed after the next goto
 		hf.post("/api/drone/goto", `{"altitude":90}`).wantOK(hf.T)
 		hf.ignores()
-		hf.post("/api/drone/goto", `{"altitude":80}`).want(hf.T, 504, "no_ack")
+		hf.post("/api/drone/goto", `{"altitude":80}`).want(hf.T, 409, "no_ack")
 		log := hf.diary.logged()[before:]
 		var skipped bool
 		for _, line := range log {
@@ -613,7 +612,7 @@ func TestACommandThatIsNeverAcknowledgedIsNoAck(t *testing.T) {
 			}
 			hf.ignores()
 			n := len(hf.sim.received())
-			hf.post(path, body).want(hf.T, 504, "no_ack")
+			hf.post(path, body).want(hf.T, 409, "no_ack")
 			commands := slices.DeleteFunc(hf.orders(n), func(s string) bool { return strings.HasPrefix(s, "sticks") })
 			copies := slices.DeleteFunc(slices.Clone(commands), func(s string) bool { return s != commands[0] })
 			if len(copies) < 3 {
@@ -627,7 +626,7 @@ func TestACommandThatIsNeverAcknowledgedIsNoAck(t *testing.T) {
 	flyHTTP(t, simPX4, func(hf *httpFlight) { // the vehicle falls silent
 		hf.fly("hold")
 		hf.sim.change(func() { hf.sim.switches().muted = true })
-		hf.post("/api/drone/land", ``).want(hf.T, 504, "no_ack")
+		hf.post("/api/drone/land", ``).want(hf.T, 409, "no_ack")
 	})
 }
 

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -33,12 +35,40 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) (err er
 // do carries a client's request out. It returns when the vehicle shows what the request leads
 // to, or with a *commandError that says why it does not.
 func (d *drone) do(r request) (a answer, err error) {
+	sent := false
+	defer func() {
+		if v := recover(); v != nil {
+			err = bug(d.log, v, sent)
+		}
+	}()
 	d.changeMayWait(func(w waiter) {
 		t := d.cmd.newTask(r, time.Now())
-		err = withLag(d.explained(w, d.perform(w, t)), t.answer.behind)
+		defer func() { sent = t.command != nil }()
+		err = d.acted(withLag(d.explained(w, d.perform(w, t)), t.answer.behind), t.command != nil)
 		a = t.answer
 	})
 	return a, err
+}
+
+// acted tells in an error whether the request may have acted, or a repeat of it would: sent says that something was
+// sent. A vehicle that was armed when it was last heard may have a pilot once the line is back.
+func (d *drone) acted(err error, sent bool) error {
+	e, ok := err.(*commandError)
+	if !ok {
+		return err
+	}
+	told := *e
+	told.acted = sent || (e.code == codeOffline && d.machine.report.armed)
+	return &told
+}
+
+// bug is the error of a panic, whose details go to the log. sent: something may have been sent.
+func bug(log *slog.Logger, panicked any, sent bool) error {
+	log.Error("panic", "panic", panicked, "stack", string(debug.Stack()))
+	if sent {
+		return refuse(codeNoAck, "a bug in mavrest, after something was sent; its log has the details; read the status")
+	}
+	return refuse(codeInternal, "a bug in mavrest; its log has the details; nothing was sent")
 }
 
 // doOwn carries out what no client asked for: every such command but a question goes through it (rule 4).

@@ -200,7 +200,7 @@ func TestAfterAPanicInACommandALandingIsCarriedOut(t *testing.T) {
 		b.obeys(5*time.Millisecond, 4*time.Millisecond)
 
 		waitsForAcks(nil) // the step that is sent next panics, under the mutex
-		lineEqual(t, "status of the command that panics", (<-post("/api/drone/mode", `{"mode":"rtl"}`)).status, 500)
+		(<-post("/api/drone/mode", `{"mode":"rtl"}`)).want(t, 500, "internal", "nothing was sent")
 		waitsForAcks(make(map[common.MAV_CMD]*command))
 
 		select {
@@ -598,7 +598,7 @@ func TestACrowdThatWaitsDelaysNoCommand(t *testing.T) {
 		defer end()
 		var clients sync.WaitGroup
 		var mu sync.Mutex
-		answers := map[int]int{}
+		answers := map[string]int{}
 		for range 60 {
 			w := p.connect()
 			clients.Go(func() {
@@ -611,7 +611,7 @@ func TestACrowdThatWaitsDelaysNoCommand(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				answers[r.status]++
+				answers[r.failure(hf.T).Code]++
 			})
 			time.Sleep(time.Millisecond)
 		}
@@ -633,7 +633,7 @@ func TestACrowdThatWaitsDelaysNoCommand(t *testing.T) {
 		clients.Wait()
 		// There are 64 connections, 16 of them for streams. Those that waited longest were
 		// closed for new ones; a newer command ended the waits of the others.
-		if answers[409] == 0 || answers[409]+answers[504] != 60 {
+		if answers["superseded"] == 0 || answers["superseded"]+answers["not_done"] != 60 {
 			hf.Errorf("the waiting clients were answered %v", answers)
 		}
 	})
@@ -676,7 +676,7 @@ func TestConnectionsThatWaitAreClosedLastAndAnswered(t *testing.T) {
 			hf.Errorf("answered after %v", took)
 		}
 		r := <-first
-		r.want(hf.T, 504, "not_done", "land was accepted",
+		r.want(hf.T, 409, "not_done", "land was accepted",
 			"all 64 connections were in use, and another client needed one")
 		if f := r.failure(hf.T); f.Done == nil || *f.Done || f.Took == nil || *f.Command != 176 || *f.Mode != "land" {
 			hf.Errorf("got %s", r.body)

@@ -357,7 +357,7 @@ func TestTheRoundTripOfRepeatedCommandsGrowsStepByStep(t *testing.T) {
 
 // ---- The answer is what the vehicle shows ----
 
-func TestA504HasTheModeOfAFreshReport(t *testing.T) {
+func TestANoAckHasTheModeOfAFreshReport(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		b.inTheAir()
 		b.follow(func(id uint16, try int) {
@@ -912,9 +912,9 @@ func TestEachResultHasItsAnswer(t *testing.T) {
 	}{
 		{common.MAV_RESULT_TEMPORARILY_REJECTED, 409, "refused", "temporarily_rejected"},
 		{common.MAV_RESULT_DENIED, 409, "refused", "denied"},
-		{common.MAV_RESULT_UNSUPPORTED, 501, "unsupported", "unsupported"},
+		{common.MAV_RESULT_UNSUPPORTED, 409, "unsupported", "unsupported"},
 		{common.MAV_RESULT_FAILED, 409, "refused", "failed"},
-		{common.MAV_RESULT_COMMAND_INT_ONLY, 501, "unsupported", "command_int_only"},
+		{common.MAV_RESULT_COMMAND_INT_ONLY, 409, "unsupported", "command_int_only"},
 		{common.MAV_RESULT_CANCELLED, 409, "refused", "cancelled"},
 	}
 	for _, test := range tests {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -42,7 +43,7 @@ const (
 	codeWrongHost   errorCode = "wrong_host"
 )
 
-// errorStatus is the HTTP status of each code.
+// errorStatus is the HTTP status of each code. That of one error may be another: statusOf.
 var errorStatus = map[errorCode]int{
 	codeBadRequest:     http.StatusBadRequest,
 	codeCrossOrigin:    http.StatusForbidden,
@@ -59,8 +60,20 @@ var errorStatus = map[errorCode]int{
 	codeInternal:       http.StatusInternalServerError,
 	codeUnsupported:    http.StatusNotImplemented,
 	codeOffline:        http.StatusServiceUnavailable,
-	codeNoAck:          http.StatusGatewayTimeout,
-	codeNotDone:        http.StatusGatewayTimeout,
+	codeNoAck:          http.StatusConflict,
+	codeNotDone:        http.StatusConflict,
+}
+
+// statusOf is the HTTP status of an error. Programs repeat 408, 429 and whatever is 500 or higher without being
+// told to, some seconds later: by then a pilot may have the drone. So these say that nothing was sent.
+func statusOf(err error) int {
+	var e *commandError
+	acted := errors.As(err, &e) && e.acted
+	status := errorStatus[cmp.Or(code(err), codeInternal)]
+	if acted && status >= http.StatusInternalServerError {
+		return http.StatusConflict
+	}
+	return status
 }
 
 // commandError is why a request was not carried out.
@@ -75,6 +88,9 @@ type commandError struct {
 
 	// failsafe: a failsafe interrupted it
 	failsafe bool
+
+	// acted: something was sent, or a repeat could take the drone from a pilot: it was armed when it was last heard
+	acted bool
 
 	// step: the refused one; nil: the autopilot refused none, and nothing below is set
 	step *step

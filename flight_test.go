@@ -951,7 +951,8 @@ func TestACopterThatIsNotHeardForFiveSeconds(t *testing.T) {
 			mute(true)
 		}
 		time.Sleep(5 * time.Second)
-		f.refused("/mode", `{"mode":"hold"}`, 503, "offline")
+		status := map[bool]int{true: 409, false: 503}[f.sim.truth().armed]
+		f.refused("/mode", `{"mode":"hold"}`, status, "offline")
 		if sent, _ := f.sent(lost.Add(offlineAfter)); len(sent) > 0 {
 			f.Errorf("sent to a vehicle that is not heard: %q", sent)
 		}

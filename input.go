@@ -102,7 +102,15 @@ func (d *drone) hearReceiver(now time.Time) {
 
 // input takes the client's sticks and has them written at once. It returns the mode that they act in.
 func (d *drone) input(in stickInput) (mode Mode, err error) {
-	d.change(func() { mode, err = d.takeInput(in) })
+	defer func() {
+		if v := recover(); v != nil {
+			err = bug(d.log, v, true)
+		}
+	}()
+	d.change(func() {
+		mode, err = d.takeInput(in)
+		err = d.acted(err, false)
+	})
 	return mode, err
 }
 

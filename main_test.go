@@ -267,7 +267,7 @@ func TestSIGTERMAnswersClientsThatWait(t *testing.T) {
 	if err := events.Err(); err != nil {
 		t.Errorf("the stream ended with %v", err)
 	}
-	want := regexp.MustCompile(`^504 {"error":"takeoff was accepted; whether it is complete after [0-9.]+ s is not ` +
+	want := regexp.MustCompile(`^409 {"error":"takeoff was accepted; whether it is complete after [0-9.]+ s is not ` +
 		`known, because mavrest is shutting down","code":"not_done",.*"mode":"takeoff","done":false,`)
 	if got := <-answered; !want.MatchString(got) {
 		t.Errorf("answered %s", got)

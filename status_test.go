@@ -180,7 +180,7 @@ func TestStatusOfALostVehicleIsItsLastKnownWithAges(t *testing.T) {
 		r.has(t, `,"online":false,"mode":"hold","vehicle_mode":"AUTO.LOITER","armed":true,`,
 			`"attitude":{"roll":28.6,"pitch":0,"yaw":0,"age":3.1}`, `"heartbeat_age":3.1,`)
 		for path, body := range postRoutes {
-			call(v.handler, "POST", path, strings.NewReader(body)).want(t, 503, "offline")
+			call(v.handler, "POST", path, strings.NewReader(body)).want(t, 409, "offline")
 		}
 	})
 }

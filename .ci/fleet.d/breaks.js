@@ -102,22 +102,25 @@ const breaks = {
 	'a client that leaves ends its wait': [
 		['nobody\'s wait goes on', inLocation('proxy_ignore_client_abort on;'), /the wait ends/],
 	],
-	'a command is sent once, and its lost answer is 504': [
-		['return 504', /close: /],
+	'a command is sent once, and its lost answer is 409': [
+		['return 409 \'{"error":"the drone did not', /close: /],
+		['return 504', /GET, close: /],
 		['a second try',
 			shared('server 10.9.0.14; server 10.9.0.14:80;', 'proxy_next_upstream error timeout non_idempotent;'),
 			/close, first/],
-		['no answer to a lost answer', change('return 504', 'return 444; return 504'), /socket hang up|ECONNRESET/],
+		['no answer to a lost answer', change('return 409 \'{"error":"the drone did not', 'return 444; return 409 \'{"error":"the drone did not'), /socket hang up|ECONNRESET/],
 	],
 	'Chromium: a command is sent once': [
-		['no answer to a lost answer', change('return 504', 'return 444; return 504'), /close, |TypeError/],
+		['no answer to a lost answer', change('return 409 \'{"error":"the drone did not', 'return 444; return 409 \'{"error":"the drone did not'), /close, |TypeError/],
 	],
-	'a drone that is off is 503, soon': [
+	'a drone that is off is known soon, and nobody repeats a command for it': [
 		['proxy_connect_timeout', /silent: not within/],
 		['error_page 502 504', /closed: 502/],
 		['location = /unanswered', /closed: /],
-		['if ($upstream_connect_time = "-")', /closed: 504/],
-		['return 503', /closed: 504/],
+		['if ($unanswered = "POST, not sent")', /closed: /],
+		['if ($unanswered = "GET, not sent")', /GET, closed: 504/],
+		['return 503', /GET, closed: 504/],
+		['"~^POST .* -$"', /closed: /],
 		['the last default_type', without('default_type', true), /octet-stream/],
 	],
 	'a wait is not cut': [

@@ -122,7 +122,7 @@ module.exports = ({ dora, amy }) => ({
 							return fetch(path, { method: 'POST', body: '{"lat":1,"lon":2}', headers }).then(r => r.status, e => e.name)
 						}, `/api/drone/fake/goto?${how}&${w}`, users.ann.headers, nth === 'reused')
 						assert.strictEqual(fake.named(w).length, 1, `${how}, ${nth}, ${flags}`)
-						if (how !== 'cut') assert.strictEqual(status, 504, `${how}, ${nth}`)
+						if (how !== 'cut') assert.strictEqual(status, 409, `${how}, ${nth}`)
 					}
 				}
 			})

@@ -278,7 +278,7 @@ module.exports = { within, answers, takenOff, points: ({ rosie, bob, amy }) => (
 		s.end()
 	},
 
-	'a command is sent once, and its lost answer is 504': async hub => {
+	'a command is sent once, and its lost answer is 409': async hub => {
 		const agent = new https.Agent({ keepAlive: true, maxSockets: 1 })
 		const s = await hub.session()
 		try {
@@ -288,10 +288,12 @@ module.exports = { within, answers, takenOff, points: ({ rosie, bob, amy }) => (
 					if (nth === 'reused') await hub.ask('ann', 'GET', '/api/drone/fake/mode', '', { agent })
 					const a = await hub.ask('ann', 'POST', path, '{"lat":1,"lon":2}', { agent })
 					assert.strictEqual(fake.named(w).length, 1, `${how}, ${nth}`)
-					answers(a, 504, 'no_ack', how)
+					answers(a, 409, 'no_ack', how)
 					const two = word()
-					assert.strictEqual((await s.ask('ann', 'POST', path.replace(w, two), '{}')).status, 504)
+					assert.strictEqual((await s.ask('ann', 'POST', path.replace(w, two), '{}')).status, 409)
 					assert.strictEqual(fake.named(two).length, 1, `${how}, HTTP/2`)
+					const read = await hub.ask('ann', 'GET', `/api/drone/fake/status?${how}&${word()}`)
+					answers(read, 504, 'no_ack', `GET, ${how}`)
 				}
 			}
 			const w = word()
@@ -304,11 +306,12 @@ module.exports = { within, answers, takenOff, points: ({ rosie, bob, amy }) => (
 		}
 	},
 
-	'a drone that is off is 503, soon': async hub => {
+	'a drone that is off is known soon, and nobody repeats a command for it': async hub => {
 		for (const [name, seconds] of [['closed', 6], ['silent', 6]]) {
 			const a = await within(seconds, name, hub.ask('ann', 'POST', `/api/drone/${name}/takeoff`, '{}'))
-			answers(a, 503, 'offline', name)
+			answers(a, 409, 'offline', name)
 			assert.match(a.json.error, /nothing was sent/)
+			answers(await hub.ask('ann', 'GET', `/api/drone/${name}/status`), 503, 'offline', `GET, ${name}`)
 		}
 	},
 
@@ -325,7 +328,7 @@ module.exports = { within, answers, takenOff, points: ({ rosie, bob, amy }) => (
 		await until('the ghost is asked', () => ghost.asked())
 		ghost.leave()
 		try {
-			answers(await within(45, 'the wait ends', asked), 504, 'no_ack', 'a ghost')
+			answers(await within(45, 'the wait ends', asked), 409, 'no_ack', 'a ghost')
 		} finally { await ghost.end() }
 	},
 
@@ -441,7 +444,7 @@ module.exports = { within, answers, takenOff, points: ({ rosie, bob, amy }) => (
 		await amy.until('it climbs', s => s.in_air)
 		await amy.kill()
 		await amy.start()
-		answers(await within(5, 'an answer', asked), 504, 'no_ack', 'the takeoff')
+		answers(await within(5, 'an answer', asked), 409, 'no_ack', 'the takeoff')
 		await amy.until('it can be armed', s => s.armable)
 		const { mode, armed, in_air } = await amy.status()
 		assert.deepStrictEqual([mode, armed, in_air], ['manual', false, false])
