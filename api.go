@@ -116,7 +116,11 @@ func newHandler(d *drone, allowed admission) http.Handler {
 	mux := http.NewServeMux()
 	allow := make(map[string][]string)
 	for _, route := range a.routes() {
-		mux.Handle(route.method+" "+route.path, route.handle.answers(d.log))
+		handle := route.handle
+		if route.method == http.MethodGet {
+			handle = handle.commandsNothing()
+		}
+		mux.Handle(route.method+" "+route.path, handle.answers(d.log))
 		allow[route.path] = append(allow[route.path], strings.Replace(route.method, "GET", "GET, HEAD", 1))
 	}
 	for pattern, list := range allow {
@@ -144,11 +148,39 @@ func newHandler(d *drone, allowed admission) http.Handler {
 
 		// ServeMux would redirect a path like that.
 		if p := r.URL.Path; !path.IsAbs(p) || path.Clean(p) != p {
+			if meant := path.Clean("/" + p); allow[meant] != nil {
+				return failed(refuse(codeNotFound, "no such path; the one that was meant is %s", meant))
+			}
 			return notFound(w, r)
 		}
 		mux.ServeHTTP(w, r)
 		return written
 	}).answers(d.log)
+}
+
+// commandFields are the fields of the commands.
+var commandFields = []string{
+	"mode", "arm", "roll", "pitch", "yaw", "throttle", "timeout", "lat", "lon", "altitude", "altitude_msl", "heading",
+	"speed", "wait",
+}
+
+// commandsNothing returns the handler of a GET. A command that its client sends as one, as curl -G does, would look
+// as if it had been carried out.
+func (h handler) commandsNothing() handler {
+	return func(w http.ResponseWriter, r *http.Request) response {
+		i := -1
+		if r.URL.RawQuery != "" {
+			i = slices.IndexFunc(commandFields, r.URL.Query().Has)
+		}
+		switch {
+		case i >= 0:
+			return failed(refuse(codeBadRequest, "a GET commands nothing: %s stands in its query; POST it, in "+
+				"the body, as JSON", commandFields[i]))
+		case r.ContentLength != 0:
+			return failed(refuse(codeBadRequest, "a GET commands nothing, and this one has a body; POST it"))
+		}
+		return h(w, r)
+	}
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) response {
@@ -244,6 +276,10 @@ type commandBody struct {
 	Note       string  `json:"note,omitempty"`
 }
 
+// lostBody is how long a takeoff without a body waits for one whose length its client did not give: in a segment of
+// its own it comes later than the headers. A hold and a landing wait for nothing.
+const lostBody = 120 * time.Millisecond
+
 // errMadeWay ends a wait whose connection another client needs.
 var errMadeWay = fmt.Errorf("all %d connections were in use, and another client needed one", maxConnections)
 
@@ -253,7 +289,11 @@ func (a *api) doRequest(
 	w http.ResponseWriter, r *http.Request, req *request, example string, fields []field, check func() error,
 ) response {
 	var wait *float64
-	body, err := readFields(w, r, example, append(fields, field{"wait", &wait, 0, 600, "seconds", ""}))
+	patience := time.Duration(0)
+	if req.mode == ModeTakeoff {
+		patience = lostBody
+	}
+	body, err := readFields(w, r, example, append(fields, field{"wait", &wait, 0, 600, "seconds", ""}), patience)
 	if err == nil {
 		err = check()
 	}
@@ -387,7 +427,7 @@ func (a *api) postInput(w http.ResponseWriter, r *http.Request) response {
 		{"yaw", &yaw, -1, 1, "of full stick (clockwise is positive)", ""},
 		{"throttle", &throttle, 0, 1, "of full throttle (0.5 holds the altitude)", ""},
 		{"timeout", &timeout, 0.05, 5, "seconds", ""},
-	})
+	}, 0)
 	if err != nil {
 		return failed(err)
 	}
@@ -452,7 +492,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	ctx := a.openStream(r.Context())
 	conn := connOf(r)
 	conn.markBusy(nil)
-	if c, ok := conn.Conn.(interface{ SetWriteBuffer(int) error }); ok {
+	if c, ok := conn.socket().(interface{ SetWriteBuffer(int) error }); ok {
 		c.SetWriteBuffer(eventBuffer)
 	}
 	var sent time.Time

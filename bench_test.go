@@ -105,7 +105,10 @@ func linked(tb testing.TB, p *pty) (*drone, http.Handler) {
 }
 
 // serveHere serves on loopback and returns the address.
-func serveHere(tb testing.TB, s *http.Server) string {
+func serveHere(tb testing.TB, s interface {
+	Serve(net.Listener) error
+	Close() error
+}) string {
 	tb.Helper()
 	l := listenTCP(tb)
 	address := l.Addr().String()

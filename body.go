@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -49,12 +50,14 @@ func (f field) values() string {
 }
 
 // readFields reads the body, which is empty or one JSON object, into the route's fields. It returns
-// the body for the log. example is a body that works.
-func readFields(w http.ResponseWriter, r *http.Request, example string, fields []field) ([]byte, error) {
+// the body for the log. example is a body that works; wait is how long a body whose length was not given may follow.
+func readFields(
+	w http.ResponseWriter, r *http.Request, example string, fields []field, wait time.Duration,
+) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
 	}
-	if err := checkLength(w, r); err != nil {
+	if err := checkLength(w, r, wait); err != nil {
 		return nil, err
 	}
 
@@ -90,20 +93,24 @@ func announcesBody(h http.Header) (first string) {
 	return first
 }
 
-// checkLength returns an error if a request announces a body and does not say how long it is. HTTP
-// then knows of no body: a takeoff to 3 m would climb to the default, a landing there would land
+// checkLength returns an error if a request announces a body and does not say how long it is, or if one follows it.
+// HTTP then knows of no body: a takeoff to 3 m would climb to the default, a landing there would land
 // here. The answer ends the connection: the body would be read as the next request.
-func checkLength(w http.ResponseWriter, r *http.Request) error {
+func checkLength(w http.ResponseWriter, r *http.Request, wait time.Duration) error {
 	// -1 for chunks
 	lengthGiven := r.ContentLength != 0 || r.Header["Content-Length"] != nil
 	header := announcesBody(r.Header)
-	if lengthGiven || header == "" {
+	if lengthGiven || (header == "" && !connOf(r).bodyFollows(wait)) {
 		return nil
 	}
 
 	// A connection that is closed before the body came is reset, and the answer may be lost. After a
 	// MaxBytesReader net/http closes only its own side, and waits for the client a while.
 	http.MaxBytesReader(w, io.NopCloser(strings.NewReader("?")), 0).Read(make([]byte, 1))
+	if header == "" {
+		return refuse(codeLengthRequired, "a body follows the request, which has no Content-Length: say how long the "+
+			"body is; nothing was sent")
+	}
 	return refuse(codeLengthRequired, "the request has the header %s and no Content-Length: say how long the body is, "+
 		"or leave the %s out; nothing was sent", header, header)
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"regexp"
@@ -218,4 +219,140 @@ func TestAPanicAfterSomethingWasSentIsNoAck(t *testing.T) {
 		r.want(t, 409, "no_ack", "after something was sent")
 		lineEqual(t, "it was sent", len(b.commands(common.MAV_CMD_DO_SET_MODE)) > 0, true)
 	})
+}
+
+// ---- A body whose length its client did not give ----
+
+// rawWire sends pieces of a request on a real socket, with pauses between them, and returns the answers' statuses.
+func rawWire(t *testing.T, address string, pause time.Duration, answers int, pieces ...string) (list []int) {
+	t.Helper()
+	w := dial(t, address)
+	defer w.Close()
+	for i, piece := range pieces {
+		if i > 0 {
+			time.Sleep(pause)
+		}
+		if _, err := io.WriteString(w, piece); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range answers {
+		r, err := w.receive("POST")
+		if err != nil {
+			t.Fatalf("%q: %v", pieces, err)
+		}
+		list = append(list, r.status)
+	}
+	return list
+}
+
+// A command that is taken is 503 here: no vehicle was ever heard. In real time, as segments exist in no other.
+func TestABodyThatFollowsARequestWithoutALengthIs411(t *testing.T) {
+	s := listen(t, silent())
+	head := func(path, protocol string) string {
+		return "POST /api/drone/" + path + " " + protocol + "\r\nHost: drone.local\r\n\r\n"
+	}
+	const body = `{"lat":47.398,"lon":8.546}`
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/1.0"} {
+		for _, path := range []string{"mode", "input", "takeoff", "goto", "land"} {
+			spaces := strings.Repeat(" ", 40)
+			for _, body := range []string{body, "\n" + body, `"mode"`, "lat=1", "\ufeff{}", spaces + body} {
+				if got := rawWire(t, s.address, 0, 1, head(path, protocol)+body); got[0] != 411 {
+					t.Errorf("%s %s, %q in one segment: %v", path, protocol, body, got)
+				}
+			}
+		}
+		for _, pause := range []time.Duration{1, 20, 100} {
+			got := rawWire(t, s.address, pause*time.Millisecond, 1, head("takeoff", protocol), body)
+			if got[0] != 411 {
+				t.Errorf("takeoff %s, its body %d ms behind: %v", protocol, pause, got)
+			}
+		}
+		if got := rawWire(t, s.address, 300*time.Millisecond, 1, head("takeoff", protocol), body); got[0] != 503 {
+			t.Errorf("takeoff %s, its body 0.3 s behind: %v", protocol, got)
+		}
+	}
+	long := head("land", "HTTP/1.1")
+	long = strings.Replace(long, "\r\n\r\n", "\r\nX-Long: "+strings.Repeat("x", 9000)+"\r\n\r\n", 1)
+	if got := rawWire(t, s.address, 0, 1, long+body); got[0] != 411 {
+		t.Errorf("headers that are longer than a buffer: %v", got)
+	}
+	// The second request of a connection, whose first one had a body with an empty line in it.
+	first := "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nContent-Length: 6\r\n\r\n{\n\n\n\n}"
+	if got := rawWire(t, s.address, 0, 2, first+head("land", "HTTP/1.1")+body); !slices.Equal(got, []int{503, 411}) {
+		t.Errorf("behind a request with a body: %v", got)
+	}
+	if got := rawWire(t, s.address, 0, 2, first+"\r\n"+head("land", "HTTP/1.1")); !slices.Equal(got, []int{503, 503}) {
+		t.Errorf("without one, behind a request with a body and a superfluous line end: %v", got)
+	}
+}
+
+func TestABareCommandStaysOne(t *testing.T) {
+	s := listen(t, silent())
+	for _, headers := range []string{
+		"", "\r\nContent-Length: 0", "\r\ncontent-length: 0", "\r\nContent-Type: application/json\r\nContent-Length: 0",
+		"\r\nConnection: close", "\r\nConnection: keep-alive", "\r\nAccept: */*", "\r\nUser-Agent: curl/8.5.0",
+		"\r\nContent-Type:", "\r\nContent-Length: 2\r\n\r\n{}", "\r\nContent-Length: 4\r\n\r\n\r\n\r\n",
+		"\r\nContent-Length: 1\r\n\r\n ", "\r\nTransfer-Encoding: chunked\r\n\r\n0",
+		"\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0", "\r\nOrigin: http://drone.local",
+		"\r\nContent-Length: 5\r\n\r\n\ufeff{}",
+	} {
+		for _, path := range []string{"takeoff", "land"} {
+			const second = "GET /api/drone HTTP/1.1\r\nHost: drone.local\r\n\r\n"
+			for _, after := range []string{"", "\r\n", "\n", " \t\r\n", second} {
+				raw := "POST /api/drone/" + path + " HTTP/1.1\r\nHost: drone.local" + headers + "\r\n\r\n" + after
+				want := []int{503}
+				if strings.HasPrefix(after, "GET") && !strings.Contains(headers, "close") {
+					want = append(want, 200)
+				}
+				if got := rawWire(t, s.address, 0, len(want), raw); !slices.Equal(got, want) {
+					t.Errorf("%q: %v, want %v", raw, got, want)
+				}
+			}
+		}
+	}
+	for _, raw := range []string{
+		"POST /api/drone/land HTTP/1.0\r\n\r\n", "POST /api/drone/land HTTP/1.0\r\nHost: drone.local\r\n\r\n",
+		"POST /api/drone/land HTTP/1.1\nHost: drone.local\n\n",
+	} {
+		if got := rawWire(t, s.address, 0, 1, raw); got[0] != 503 {
+			t.Errorf("%q: %v", raw, got)
+		}
+	}
+}
+
+// ---- What commands by GET, and a path with a slash too much ----
+
+func TestAGETThatCommandsIsToldSo(t *testing.T) {
+	get := func(target, body string) reply { return call(silent(), "GET", target, strings.NewReader(body)) }
+	for _, path := range []string{"/api/drone", "/api/drone/mode", "/api/drone/status"} {
+		for _, field := range commandFields {
+			get(path+"?"+field+"=land", "").want(t, 400, "bad_request", field+" stands in its query", "POST it")
+		}
+		get(path+"?_=1&wait", "").want(t, 400, "bad_request", "wait stands in its query")
+		get(path, `{"mode":"land"}`).want(t, 400, "bad_request", "this one has a body", "POST it")
+		for _, query := range []string{"?_=1", "?", "?pretty", "?t=1&t=2", "?%zz", "?modes=1"} {
+			get(path+query, "").wantOK(t)
+		}
+	}
+	var described []string
+	for schema, fields := range readDescription(t).fields {
+		if strings.HasSuffix(schema, "Request") {
+			described = append(described, fields...)
+		}
+	}
+	slices.Sort(described)
+	same(t, "the fields of commands", slices.Compact(described), slices.Sorted(slices.Values(commandFields)))
+}
+
+func TestAPathWithASlashTooMuchIsToldWhichWasMeant(t *testing.T) {
+	for path, meant := range map[string]string{
+		"/api/drone/": "/api/drone", "/api/drone/status/": "/api/drone/status", "//api/drone/mode": "/api/drone/mode",
+		"/api/drone//land": "/api/drone/land", "/api/drone/takeoff//": "/api/drone/takeoff",
+	} {
+		for _, method := range []string{"GET", "POST"} {
+			call(silent(), method, path, nil).want(t, 404, "not_found", "meant is "+meant)
+		}
+	}
+	call(silent(), "GET", "/api/mission/", nil).want(t, 404, "not_found", "there are GET /api/drone")
 }

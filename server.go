@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -174,11 +175,16 @@ func clientOf(r *http.Request) netip.Addr {
 	return a
 }
 
+// server is the HTTP server. Its connections tell what waits behind a request.
+type server struct{ *http.Server }
+
+func (s server) Serve(l net.Listener) error { return s.Server.Serve(headListener{l}) }
+
 // newServer returns the HTTP server, with its time-outs and at most max connections.
 // WriteTimeout ends no plan: write and the stream of events set their own write deadlines.
-func newServer(h http.Handler, max int) *http.Server {
+func newServer(h http.Handler, max int) server {
 	conns := &connections{max: max, open: make(map[net.Conn]*connection)}
-	return &http.Server{
+	return server{&http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       readTimeout,
@@ -194,7 +200,110 @@ func newServer(h http.Handler, max int) *http.Server {
 		// newHandler answers OPTIONS * with 404, as any path that it does not know.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
+	}}
+}
+
+// headListener accepts connections whose requests can be told from what follows them.
+type headListener struct{ net.Listener }
+
+func (l headListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	return &headConn{Conn: c}, nil
+}
+
+// headConn ends each Read behind an empty line, which ends a request's headers: net/http then has nothing of what
+// follows in its buffer but the byte by which it looks for the connection's end.
+type headConn struct {
+	net.Conn
+
+	// mu: guards all below
+	mu sync.Mutex
+
+	// held: has come, and net/http has not read it
+	held []byte
+
+	// behind: net/http has read it since the last empty line; its beginning
+	behind []byte
+
+	// ending: the last line so far is empty
+	ending bool
+}
+
+func (c *headConn) Read(p []byte) (n int, err error) {
+	c.mu.Lock()
+	n = copy(p, c.held)
+	c.mu.Unlock()
+	came := n == 0
+	if came {
+		n, err = c.Conn.Read(p)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	to, ends := c.headEnd(p[:n])
+	if came {
+		c.held = append([]byte(nil), p[to:n]...)
+	} else {
+		c.held = c.held[to:]
+	}
+	if ends {
+		c.behind = nil
+	} else if len(c.behind) < peekAtMost {
+		c.behind = append(c.behind, p[:to]...)
+	}
+	return to, err
+}
+
+// headEnd returns how much of b stands up to the end of an empty line, and whether there is one. mu is locked.
+func (c *headConn) headEnd(b []byte) (to int, ends bool) {
+	for i, ch := range b {
+		switch {
+		case ch == '\n' && c.ending:
+			c.ending = false
+			return i + 1, true
+		case ch == '\n':
+			c.ending = true
+		case ch != '\r':
+			c.ending = false
+		}
+	}
+	return len(b), false
+}
+
+// CloseWrite closes the server's side: net/http does that where a client still sends.
+func (c *headConn) CloseWrite() error {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		return tcp.CloseWrite()
+	}
+	return nil
+}
+
+// peekAtMost is how much of what waits is looked at, in bytes.
+const peekAtMost = 64
+
+// follows returns the beginning of what waits behind the request that is being answered.
+func (c *headConn) follows() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := append(append([]byte(nil), c.behind...), c.held...)
+	rest := make([]byte, peekAtMost)
+	n, _ := peek(c.Conn, rest)
+	return append(b, rest[:max(n, 0)]...)
+}
+
+// peek looks at what waits in a connection. At its end, n is 0 and err nil; where nothing waits n is below 0.
+func peek(c net.Conn, b []byte) (n int, err error) {
+	tcp, ok := c.(syscall.Conn)
+	if !ok {
+		return -1, nil
+	}
+	n = -1
+	// fails only without a connection
+	raw, _ := tcp.SyscallConn()
+	raw.Control(func(fd uintptr) { n, _, err = syscall.Recvfrom(int(fd), b, syscall.MSG_PEEK|syscall.MSG_DONTWAIT) })
+	return n, err
 }
 
 // connections keeps at most max connections open. For one more it closes the idle connection
@@ -306,16 +415,33 @@ func (c *connection) markBusy(endWait func()) {
 }
 
 // gone reports whether the client has closed its side. net/http notices that too late.
-func (c *connection) gone() (closed bool) {
-	if tcp, ok := c.Conn.(syscall.Conn); ok {
-		// fails only without a connection
-		raw, _ := tcp.SyscallConn()
-		raw.Control(func(fd uintptr) {
-			n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+func (c *connection) gone() bool {
+	n, err := peek(c.socket(), make([]byte, 1))
 
-			// The end of what the client sends.
-			closed = (n == 0 && err == nil) || err == syscall.ECONNRESET
-		})
+	// The end of what the client sends.
+	return (n == 0 && err == nil) || err == syscall.ECONNRESET
+}
+
+// socket is the connection itself.
+func (c *connection) socket() net.Conn {
+	if head, ok := c.Conn.(*headConn); ok {
+		return head.Conn
 	}
-	return closed
+	return c.Conn
+}
+
+// bodyFollows reports whether a body waits behind a request that has none, by its headers, or comes within a time.
+// Another request may wait there too: that begins with the capital letters of its method, as no JSON does.
+func (c *connection) bodyFollows(within time.Duration) bool {
+	head, ok := c.Conn.(*headConn)
+	for end := time.Now().Add(within); ok; time.Sleep(time.Millisecond) {
+		b := bytes.TrimLeft(head.follows(), " \t\r\n")
+		if len(b) > 0 {
+			return b[0] < 'A' || b[0] > 'Z'
+		}
+		if !time.Now().Before(end) {
+			return false
+		}
+	}
+	return false
 }
