@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"path"
 	"slices"
 	"strconv"
@@ -449,8 +450,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) response {
 	w.Header().Add("Vary", "Accept")
 	switch accept := r.Header["Accept"]; {
 	case accepts(accept, "text/event-stream"):
-		a.stream(w, r)
-		return written
+		return a.stream(w, r)
 	case wantsPage(accept):
 		return page(http.StatusOK, statusPage)
 	}
@@ -470,6 +470,9 @@ const (
 	// eventAtMost is the longest time between two events.
 	eventAtMost = time.Second
 
+	// eventUntaken is how long the network may take no data of a stream: its client may be gone without a word.
+	eventUntaken = 5 * time.Second
+
 	// eventBuffer is in bytes. The system's default would hold minutes of events for a client that does not read.
 	eventBuffer = 16 << 10
 )
@@ -478,23 +481,42 @@ const (
 type eventStream struct {
 	ctx context.Context
 	end func()
+	to  audience
+}
+
+// audience is who reads a stream: behind one address there may be a page that flies, and a program that looks on.
+type audience struct {
+	from    netip.Addr
+	program string
 }
 
 // stream sends the status with each change, and at least once a second, until the
 // client leaves or the program ends.
-func (a *api) stream(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	rc := http.NewResponseController(w)
-	if r.Method == http.MethodHead {
-		return
+func (a *api) stream(w http.ResponseWriter, r *http.Request) response {
+	ctx := r.Context()
+	if r.Method != http.MethodHead {
+		var err error
+		if ctx, err = a.openStream(ctx, audience{clientOf(r), r.UserAgent()}); err != nil {
+			return failed(err)
+		}
 	}
-	ctx := a.openStream(r.Context())
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+
+	// nginx keeps events back otherwise.
+	h.Set("X-Accel-Buffering", "no")
+	if r.Method != http.MethodHead {
+		a.sendEvents(ctx, w, r)
+	}
+	return written
+}
+
+func (a *api) sendEvents(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	rc := http.NewResponseController(w)
 	conn := connOf(r)
 	conn.markBusy(nil)
-	if c, ok := conn.socket().(interface{ SetWriteBuffer(int) error }); ok {
-		c.SetWriteBuffer(eventBuffer)
-	}
+	conn.limitUntaken(eventBuffer, eventUntaken)
 	var sent time.Time
 	var shown uint64
 	out := []byte("retry: 1000\n\n")
@@ -523,18 +545,30 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// openStream adds a stream, which ends when the returned context is done. If there are
-// maxStreams it ends the oldest one.
-func (a *api) openStream(client context.Context) context.Context {
-	ctx, end := context.WithCancel(client)
+// openStream adds a stream, which ends when the returned context is done. Where there are maxStreams, the oldest of the
+// same audience makes way, or for the client who has the sticks anybody's. Else there is no room: who flies is
+// not cut by who looks on.
+func (a *api) openStream(client context.Context, to audience) (context.Context, error) {
+	flyer := a.drone.flyer()
+	flies := flyer.IsValid() && flyer == to.from
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.streams = slices.DeleteFunc(a.streams, func(s eventStream) bool { return s.ctx.Err() != nil })
-	if len(a.streams) == maxStreams {
-		a.streams[0].end()
+	if len(a.streams) >= maxStreams {
+		i := slices.IndexFunc(a.streams, func(s eventStream) bool { return s.to == to })
+		if i < 0 && flies {
+			i = max(0, slices.IndexFunc(a.streams, func(s eventStream) bool { return s.to.from != to.from }))
+		}
+		if i < 0 {
+			return nil, refuse(codeTooManyStreams, "there are %d streams of the status already; try again when one "+
+				"has ended", maxStreams)
+		}
+		a.streams[i].end()
+		a.streams = slices.Delete(a.streams, i, i+1)
 	}
-	a.streams = append(a.streams, eventStream{ctx, end})
-	return ctx
+	ctx, end := context.WithCancel(client)
+	a.streams = append(a.streams, eventStream{ctx, end, to})
+	return ctx, nil
 }
 
 // the page for people, with one script and one style

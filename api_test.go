@@ -56,7 +56,7 @@ var errorContract = map[int][]string{
 	422: {"out_of_range"},
 	500: {"internal"},
 	501: {"unsupported"},
-	503: {"offline"},
+	503: {"offline", "too_many_streams"},
 }
 
 // reply is an answer of the API.
@@ -813,7 +813,7 @@ func TestAStreamOfASilentVehicleShowsItsAgesEachSecond(t *testing.T) {
 	})
 }
 
-func TestA17thStreamTakesThePlaceOfTheOldest(t *testing.T) {
+func TestA17thStreamOfOneClientTakesThePlaceOfItsOldest(t *testing.T) {
 	flyHTTP(t, simPX4, func(hf *httpFlight) {
 		p, _ := serve(hf.T, hf.handler, maxConnections)
 		var open []*watcher

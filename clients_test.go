@@ -6,12 +6,16 @@ package main
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -355,4 +359,166 @@ func TestAPathWithASlashTooMuchIsToldWhichWasMeant(t *testing.T) {
 		}
 	}
 	call(silent(), "GET", "/api/mission/", nil).want(t, 404, "not_found", "there are GET /api/drone")
+}
+
+// ---- Many who look on ----
+
+// lookOn opens a stream from an address, by a program, and returns after a moment.
+func (p *pipes) lookOn(address, program string) *watcher {
+	p.from = &net.TCPAddr{IP: net.ParseIP(address), Port: 40000}
+	w := watchStatus(p, "User-Agent: "+program+"\r\n")
+	time.Sleep(10 * time.Millisecond)
+	return w
+}
+
+// Forty programs look on, from one address and from many, and each that was cut or refused comes back after a
+// second. A page flies by sticks, with -all for ten minutes, from the address of most of them.
+func TestWhoLooksOnDoesNotCutWhoFlies(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		address func(i int) string
+	}{
+		{"from the page's address", func(int) string { return "192.168.1.7" }},
+		{"from their own", func(i int) string { return fmt.Sprintf("192.168.2.%d", i+1) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			flyHTTP(t, simPX4, func(hf *httpFlight) {
+				p, _ := serve(hf.T, hf.handler, maxConnections)
+				page := p.lookOn("192.168.1.7", "a page")
+				hf.sim.placeInAir(50)
+				time.Sleep(2 * time.Second)
+				call(hf.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"position"}`),
+					"From", "192.168.1.7:50000").wantOK(hf.T)
+				others := make([]*watcher, 40)
+				refused := 0
+				seconds := 20
+				if *runAll {
+					seconds = 600
+				}
+				for range 2 * seconds {
+					for i := range others {
+						if others[i] == nil || others[i].ended() {
+							if others[i] != nil {
+								others[i].Close()
+								refused++
+							}
+							others[i] = p.lookOn(test.address(i), "a program")
+						}
+					}
+					for range 5 {
+						r := call(hf.handler, "POST", "/api/drone/input", strings.NewReader(`{"roll":0.05}`),
+							"From", "192.168.1.7:50000")
+						r.wantOK(hf.T)
+						time.Sleep(100 * time.Millisecond)
+					}
+				}
+				if page.ended() {
+					hf.Errorf("the page was cut: %v", page.err)
+				}
+				if refused < 24 {
+					hf.Errorf("only %d of the others were cut or refused", refused)
+				}
+			})
+		})
+	}
+}
+
+func TestWhoHasTheSticksAlwaysGetsAStream(t *testing.T) {
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		p, _ := serve(hf.T, hf.handler, maxConnections)
+		hf.fly("hold")
+		var open []*watcher
+		for i := range maxStreams {
+			open = append(open, p.lookOn(fmt.Sprintf("192.168.2.%d", i+1), "a program"))
+		}
+		stranger := p.lookOn("192.168.1.7", "a page")
+		if !stranger.ended() || !strings.Contains(fmt.Sprint(stranger.err), "503") {
+			hf.Errorf("a 17th client's stream: ended %v, %v", stranger.ended(), stranger.err)
+		}
+		call(hf.handler, "GET", "/api/drone/status", nil, "Accept", "text/event-stream", "From", "192.168.1.7:1",
+			"User-Agent", "a page").want(hf.T, 503, "too_many_streams")
+		call(hf.handler, "POST", "/api/drone/mode", strings.NewReader(`{"mode":"position"}`),
+			"From", "192.168.1.7:50000").wantOK(hf.T)
+		pilot := p.lookOn("192.168.1.7", "a page")
+		for i, w := range open {
+			if w.ended() != (i == 0) {
+				hf.Errorf("stream %d: ended %v", i, w.ended())
+			}
+		}
+		if pilot.ended() {
+			hf.Errorf("who has the sticks was refused: %v", pilot.err)
+		}
+	})
+}
+
+// deafen makes a socket drop all that comes, as a Wi-Fi that is cut without a word: nothing is acknowledged any more.
+func deafen(t *testing.T, c net.Conn) {
+	t.Helper()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Control(func(fd uintptr) {
+		err = syscall.AttachLsf(int(fd), []syscall.SockFilter{*syscall.LsfStmt(syscall.BPF_RET, 0)})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// In real time: it is the system's network that takes nothing.
+func TestStreamsWhoseNetworkIsGoneMakeRoomWithin6Seconds(t *testing.T) {
+	t.Parallel()
+	d := newDrone(device{name: "none"}, 0, false, slog.Default())
+	s := listen(t, newHandler(d, admission{}))
+	ends := make(chan struct{})
+	var talks sync.WaitGroup
+	talks.Go(func() { // as a vehicle's telemetry does
+		for {
+			select {
+			case <-ends:
+				return
+			case <-time.After(50 * time.Millisecond):
+				d.record(func() {})
+			}
+		}
+	})
+	defer talks.Wait()
+	defer close(ends)
+	stream := func(program string) (*wire, int) {
+		w := dial(t, s.address)
+		fmt.Fprintf(w, "GET /api/drone/status HTTP/1.1\r\nHost: drone.local\r\nUser-Agent: %s\r\n"+
+			"Accept: text/event-stream\r\n\r\n", program)
+		resp, err := http.ReadResponse(w.in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w, resp.StatusCode
+	}
+	for i := range maxStreams {
+		w, status := stream(fmt.Sprintf("tablet %d", i))
+		if status != 200 {
+			t.Fatalf("stream %d: %d", i, status)
+		}
+		defer w.Close()
+		deafen(t, w.Conn)
+	}
+	cut := time.Now()
+	refused := 0
+	for {
+		w, status := stream("page")
+		defer w.Close()
+		if status == 200 {
+			break
+		}
+		refused++
+		if status != 503 || time.Since(cut) > 6*time.Second {
+			t.Fatalf("%v after the cut the page is answered %d", time.Since(cut), status)
+		}
+		time.Sleep(600 * time.Millisecond) // the page's pause, on average
+	}
+	t.Logf("live after %v, refused %d times", time.Since(cut), refused)
+	if refused == 0 {
+		t.Error("there was room at once")
+	}
 }

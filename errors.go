@@ -35,6 +35,7 @@ const (
 	codeLengthRequired errorCode = "length_required"
 	codeTooLarge       errorCode = "too_large"
 	codeInternal       errorCode = "internal"
+	codeTooManyStreams errorCode = "too_many_streams"
 )
 
 // Codes of the requests that admission rejects.
@@ -60,6 +61,7 @@ var errorStatus = map[errorCode]int{
 	codeInternal:       http.StatusInternalServerError,
 	codeUnsupported:    http.StatusNotImplemented,
 	codeOffline:        http.StatusServiceUnavailable,
+	codeTooManyStreams: http.StatusServiceUnavailable,
 	codeNoAck:          http.StatusConflict,
 	codeNotDone:        http.StatusConflict,
 }

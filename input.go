@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -112,6 +113,16 @@ func (d *drone) input(in stickInput) (mode Mode, err error) {
 		err = d.acted(err, false)
 	})
 	return mode, err
+}
+
+// flyer is the client who flies by sticks, even if it is silent for a moment; invalid if none does.
+func (d *drone) flyer() (client netip.Addr) {
+	d.locked(func() {
+		if d.machine.mode.flownBySticks() && !d.sticks.taken {
+			client = d.sticks.client.from
+		}
+	})
+	return client
 }
 
 func (d *drone) takeInput(in stickInput) (Mode, error) {

@@ -430,6 +430,21 @@ func (c *connection) socket() net.Conn {
 	return c.Conn
 }
 
+// limitUntaken ends the connection when what was written was not taken for a time; the system keeps so many bytes.
+func (c *connection) limitUntaken(bytes int, within time.Duration) {
+	const tcpUserTimeout = 0x12
+	tcp, ok := c.socket().(*net.TCPConn)
+	if !ok {
+		return
+	}
+	tcp.SetWriteBuffer(bytes)
+	if raw, err := tcp.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) {
+			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(within.Milliseconds()))
+		})
+	}
+}
+
 // bodyFollows reports whether a body waits behind a request that has none, by its headers, or comes within a time.
 // Another request may wait there too: that begins with the capital letters of its method, as no JSON does.
 func (c *connection) bodyFollows(within time.Duration) bool {

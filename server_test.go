@@ -591,6 +591,7 @@ type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	lag    time.Duration // of each write of the server
+	from   net.Addr      // whose connections they are; nil: nobody's
 }
 
 func newPipes(t *testing.T) *pipes {
@@ -610,14 +611,22 @@ func (p *pipes) Accept() (net.Conn, error) {
 
 func (p *pipes) connect() *wire {
 	c, client := net.Pipe()
-	p.conns <- laggard{c, p.lag}
+	p.conns <- laggard{c, p.lag, p.from}
 	return &wire{p.test, client, bufio.NewReader(client)}
 }
 
 // laggard is a connection that is slow to write.
 type laggard struct {
 	net.Conn
-	lag time.Duration
+	lag  time.Duration
+	from net.Addr
+}
+
+func (l laggard) RemoteAddr() net.Addr {
+	if l.from == nil {
+		return l.Conn.RemoteAddr()
+	}
+	return l.from
 }
 
 func (l laggard) Write(b []byte) (int, error) {
