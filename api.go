@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -252,7 +254,27 @@ type okBody struct {
 	Status string `json:"status"`
 }
 
-func (a *api) getOK(http.ResponseWriter, *http.Request) response { return success(okBody{"OK"}) }
+// contractGzip is docs/openapi.yaml, by go test -run TestTheContractIsEmbedded -write-contract .
+//
+//go:embed docs/openapi.yaml.gz
+var contractGzip []byte
+
+// getOK answers OK or, who asks for YAML, with the contract: it describes the program that it comes from.
+func (a *api) getOK(w http.ResponseWriter, r *http.Request) response {
+	w.Header().Add("Vary", "Accept")
+	if !accepts(r.Header["Accept"], "application/yaml") {
+		return success(okBody{"OK"})
+	}
+	unzipped, err := gzip.NewReader(bytes.NewReader(contractGzip))
+	if err != nil {
+		panic(err)
+	}
+	yaml, err := io.ReadAll(unzipped)
+	if err != nil {
+		panic(err)
+	}
+	return response{status: http.StatusOK, contentType: "application/yaml", body: yaml}
+}
 
 type modeBody struct {
 	Mode        string  `json:"mode"`

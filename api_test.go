@@ -499,7 +499,7 @@ func TestNoCommandCostsTheAutopilotItsHeartbeat(t *testing.T) {
 		aloft, answers := 0, map[int]int{}
 		var mu sync.Mutex
 		for range 3000 {
-			f.drone.reach = math.Inf(1)
+			f.drone.reach, f.drone.ceiling = math.Inf(1), math.Inf(1)
 			place := number("lat", -90, 90) + "," + number("lon", -180, 180)
 			if dice.IntN(2) == 0 {
 				place = at(dice.Float64()*200-100, dice.Float64()*200-100)

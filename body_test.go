@@ -297,7 +297,7 @@ func TestEachNumberHasItsRange(t *testing.T) {
 			}
 			t.Run(test.path+with(in), func(t *testing.T) {
 				flyHTTP(t, simPX4, func(hf *httpFlight) {
-					hf.drone.reach = math.Inf(1)
+					hf.drone.reach, hf.drone.ceiling = math.Inf(1), math.Inf(1)
 					switch test.path {
 					case "/api/drone/input":
 						hf.fly("position")

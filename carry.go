@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -130,7 +131,9 @@ func (d *drone) makePlan(t *task) (err error) {
 		err = t.request.checkLag(d.cmd.acks.behind)
 	}
 	if at := d.tel.position; err == nil {
-		err = t.request.checkReach(place{at.lat, at.lon, at.relative, at.amsl}, d.tel.home, d.reach)
+		here := place{at.lat, at.lon, at.relative, at.amsl}
+		err = cmp.Or(t.request.checkReach(here, d.tel.home, d.reach),
+			t.request.checkHeight(here, d.tel.home, d.tel.height(time.Now()), d.ceiling))
 	}
 	if err == nil {
 		v := d.view(time.Now())

@@ -4,12 +4,17 @@ package main
 // a flight then.
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -521,4 +526,88 @@ func TestStreamsWhoseNetworkIsGoneMakeRoomWithin6Seconds(t *testing.T) {
 	if refused == 0 {
 		t.Error("there was room at once")
 	}
+}
+
+// ---- The ceiling ----
+
+func TestACeilingInTheAir(t *testing.T) {
+	both(t, func(f *flight) {
+		f.refused("/takeoff", `{"altitude":130}`, 422, "out_of_range")
+		f.aloft()
+		for _, body := range []string{`{"altitude":508}`, `{"altitude":9999}`, `{"altitude_msl":700}`} {
+			f.refused("/goto", body, 422, "out_of_range")
+		}
+		f.accepted("/goto", `{"altitude":120}`)
+		f.sim.placeInAir(150)
+		time.Sleep(2 * time.Second)
+		f.refused("/goto", `{"altitude":160}`, 422, "out_of_range")
+		f.accepted("/goto", `{"altitude":130,"wait":60}`)
+		f.wantAt(0, 0, 130, 2)
+
+		// Whoever reads the answer knows how to fly to 200 m.
+		_, o := f.call("POST", "/goto", `{"altitude":200}`)
+		said := fmt.Sprint(o["error"])
+		if _, flag, _ := strings.Cut(said, "start mavrest with "); flag != "-ceiling 200" {
+			f.Errorf("%q does not end in the flag", said)
+		}
+		f.drone.change(func() { f.drone.ceiling = 200 })
+		f.accepted("/goto", `{"altitude":200,"wait":120}`)
+		f.accepted("/mode", `{"mode":"rtl"}`)
+	})
+	both(t, func(f *flight) {
+		f.drone.change(func() { f.drone.ceiling = 5 })
+		f.accepted("/takeoff", "") // to 10 m: it names no height
+		f.until("in the air", 20*time.Second, func() bool { return f.sim.truth().alt > 0.5 })
+		f.refused("/goto", `{"altitude":-20}`, 422, "out_of_range")
+		f.until("10 m up", 20*time.Second, func() bool { return f.sim.truth().alt > 9.5 })
+		f.accepted("/goto", `{"altitude":6}`)
+		f.accepted("/mode", `{"mode":"rtl"}`)
+	})
+	fly(t, simPlane, nil, func(f *flight) {
+		f.drone.change(func() { f.drone.ceiling = 5 })
+		f.accepted("/takeoff", "") // to its own TKOFF_ALT
+	})
+}
+
+// ---- The contract, from the board ----
+
+var writeContract = flag.Bool("write-contract", false, "write docs/openapi.yaml.gz")
+
+func TestTheContractIsEmbedded(t *testing.T) {
+	want := pageText(t, "openapi.yaml")
+	if *writeContract {
+		var b bytes.Buffer
+		z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		io.WriteString(z, want)
+		if err := errors.Join(z.Close(), os.WriteFile("docs/openapi.yaml.gz", b.Bytes(), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		contractGzip = b.Bytes()
+	}
+	for _, accept := range []string{"application/yaml", "text/html, application/yaml;q=0.9"} {
+		r := call(silent(), "GET", "/api/drone", nil, "Accept", accept)
+		if r.status != 200 || r.header.Get("Content-Type") != "application/yaml" || r.body != want {
+			t.Fatalf("%d %s, %d bytes are not docs/openapi.yaml: go test -run %s -write-contract .",
+				r.status, r.header.Get("Content-Type"), len(r.body), t.Name())
+		}
+	}
+	for _, accept := range []string{"", "*/*", "application/json", "text/html", "application/yamlx"} {
+		r := call(silent(), "GET", "/api/drone", nil, "Accept", accept)
+		r.wantOK(t, `{"status":"OK"}`)
+		lineEqual(t, "Vary", r.header.Get("Vary"), "Accept")
+	}
+}
+
+func TestAPageThatIsOpenedFromAFileIsToldToServeIt(t *testing.T) {
+	call(silent(), "POST", "/api/drone/land", nil, "Origin", "null", "Sec-Fetch-Site", "cross-site").want(t, 403,
+		"cross_origin", "serve its folder", "-origin http://localhost:3000")
+}
+
+func TestEventsAreNotKeptBackByNginx(t *testing.T) {
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		p, _ := serve(hf.T, hf.handler, maxConnections)
+		w := p.lookOn("192.168.1.7", "nginx")
+		w.got()
+		lineEqual(hf.T, "X-Accel-Buffering", w.header.Get("X-Accel-Buffering"), "no")
+	})
 }

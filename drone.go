@@ -30,6 +30,9 @@ type drone struct {
 	// reach: metres: how far away a place may be that a client names (-reach)
 	reach float64
 
+	// ceiling: metres above home: how high a client's height may be (-ceiling)
+	ceiling float64
+
 	// ended: closed when the program ends: whoever waits for a manoeuvre returns
 	ended chan struct{}
 
@@ -78,7 +81,7 @@ type drone struct {
 func newDrone(dev device, only byte, gcs bool, log *slog.Logger) *drone {
 	d := &drone{
 		log: log, began: time.Now(), clock: clock{wake: make(chan struct{}, 1)}, reach: defaultReach,
-		ended: make(chan struct{}), tel: newTelemetry(),
+		ceiling: defaultCeiling, ended: make(chan struct{}), tel: newTelemetry(),
 	}
 	d.link = newLink(dev, only, gcs, log, d.hear)
 	acks := newAcks(d.link, &d.tel)

@@ -1340,6 +1340,7 @@ func (c answers) String() string {
 // shows an unanswered command late, that may end the next command (docs/design.md, rule 3).
 func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answers) {
 	f.aloft()
+	f.drone.change(func() { f.drone.ceiling = 3000 })
 	f.sim.change(func() { f.sim.quad.up = 2000 }) // high and far enough for every landing and return that follows
 	f.sim.placeAt(simPlace(40000, 0))
 	time.Sleep(time.Second)

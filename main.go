@@ -58,6 +58,9 @@ type options struct {
 	// reach: kilometres
 	reach float64
 
+	// ceiling: metres above home
+	ceiling float64
+
 	hosts   []string
 	origins []string
 	verbose bool
@@ -77,6 +80,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.IntVar(&o.system, "system", 0, "")
 	f.BoolVar(&o.gcs, "gcs", false, "")
 	f.Float64Var(&o.reach, "reach", defaultReach/1000, "")
+	f.Float64Var(&o.ceiling, "ceiling", defaultCeiling, "")
 	f.Func("host", "", func(s string) error {
 		o.hosts = append(o.hosts, s)
 		if s == "" || strings.ContainsAny(s, "/: ") {
@@ -118,6 +122,8 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	case !(o.reach > 0):
 		// NaN is not either
 		return o, fmt.Errorf("-reach %g: want kilometres, over 0", o.reach)
+	case !(o.ceiling > 0):
+		return o, fmt.Errorf("-ceiling %g: want metres above home, over 0", o.ceiling)
 	}
 	return o, nil
 }
@@ -209,6 +215,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 	d := newDrone(dev, byte(o.system), o.gcs, slog.Default())
 	d.reach = o.reach * 1000
+	d.ceiling = o.ceiling
 	droneCtx, stopDrone := context.WithCancelCause(ctx)
 	defer stopDrone(nil)
 	running.Go(func() { supervise(droneCtx, d, urls) })

@@ -365,6 +365,15 @@ const (
 	// defaultReach is the reach without -reach, in metres.
 	defaultReach = 10_000.0
 
+	// defaultCeiling is the ceiling without -ceiling, in metres above home.
+	defaultCeiling = 120.0
+
+	// lowOver is how low over the ground that it left, in metres, a drone is not sent below home.
+	lowOver = 2.0
+
+	// homeMoves is how far below home, in metres, that ground may be all the same: home moves.
+	homeMoves = 1.0
+
 	// amslBelow is how far below home, in metres, an altitude_msl of a descent may be.
 	amslBelow = 30.0
 
@@ -384,6 +393,34 @@ func (r request) checkReach(at place, home point, reach float64) error {
 	}
 	if r.altitudeMSL != nil {
 		return checkDescent(at, home, *r.altitudeMSL)
+	}
+	return nil
+}
+
+// checkHeight returns an error for a given height that its client hardly means: one above the ceiling, as a height
+// above the sea is that is given as one above home, or one in the ground that the drone has just left. above is how
+// high it is above that. Nobody is kept from coming down, and nothing unknown counts as low.
+func (r request) checkHeight(at place, home point, above, ceiling float64) error {
+	field, said, to := "altitude", "", or(r.altitude, math.NaN())
+	now := at.altitude
+	if math.IsNaN(now) {
+		now = at.amsl - home.amsl
+	}
+	if r.altitudeMSL != nil {
+		field, to, now = "altitude_msl", *r.altitudeMSL-home.amsl, at.amsl-home.amsl
+		said = fmt.Sprintf("%g m above the sea is ", *r.altitudeMSL)
+	}
+	from := "home"
+	if r.altitudeMSL != nil && math.IsNaN(home.amsl) {
+		from, to, now = "the drone", *r.altitudeMSL-at.amsl, 0
+	}
+	switch descends := to <= now; {
+	case to > ceiling && !descends:
+		return refuse(codeOutOfRange, "%s: %s%.4g m above %s, and the ceiling is %g m; to fly higher start mavrest "+
+			"with -ceiling %.0f", field, said, to, from, ceiling, math.Ceil(to))
+	case from == "home" && to < -homeMoves && above < lowOver && !(to >= now):
+		return refuse(codeOutOfRange, "%s: %s%.4g m below home, and the drone is %.1f m above the ground that it "+
+			"left; climb first", field, said, -to, above)
 	}
 	return nil
 }

@@ -303,6 +303,62 @@ func TestAHeightAboveTheSeaIsNotFarBelowHome(t *testing.T) {
 	lineEqual(t, "above home", (request{altitude: &low}).checkReach(v.place, v.home, defaultReach), nil)
 }
 
+// The drone is at a height above home, over ground that it left; home is 488 m above the sea.
+func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
+	nan := math.NaN()
+	for _, c := range []struct {
+		name     string
+		altitude float64 // NaN: not given
+		amsl     float64 // NaN: not given
+		at       float64 // above home
+		above    float64 // the ground that it left
+		home     float64
+		says     string // "" where it is flown
+	}{
+		{"above the sea, given as above home", 508, nan, 10, 10, 488, "508 m above home, and the ceiling is 120 m"},
+		{"a digit too much", 9999, nan, 10, 10, 488, "-ceiling 9999"},
+		{"just over it", 120.4, nan, 10, 10, 488, "-ceiling 121"},
+		{"at it", 120, nan, 10, 10, 488, ""},
+		{"above the sea, as it was meant", nan, 508, 10, 10, 488, ""},
+		{"above the sea, over it", nan, 700, 10, 10, 488, "700 m above the sea is 212 m above home, and the ceiling"},
+		{"over it, but down", 130, nan, 150, 150, 488, ""},
+		{"over it, and where it is", 150, nan, 150, 150, 488, ""},
+		{"over it, and up", 151, nan, 150, 150, 488, "the ceiling"},
+		{"over it, but down, above the sea", nan, 618, 150, 150, 488, ""},
+		{"over it, where its own height is not known", 130, nan, nan, nan, 488, "the ceiling"},
+		{"home is not known: from the drone", nan, 620, 10, 10, nan, "122 m above the drone"},
+		{"home is not known, and it goes down", nan, 400, 150, 150, nan, ""},
+		{"nothing is given", nan, nan, 150, 150, 488, ""},
+		{"into the ground", -500, nan, 0.5, 0.5, 488, "500 m below home, and the drone is 0.5 m above the ground"},
+		{"into the ground, above the sea", nan, 470, 0.5, 0.5, 488, "18 m below home"},
+		{"down from a roof, beside it", -8, nan, 10, 10, 488, ""},
+		{"at the roof", -8, nan, 1, 1, 488, "climb first"},
+		{"home that sank by 1.1 m", 0.2, nan, 2.1, 1, 488, ""},
+		{"home that rose by 1.1 m", -0.6, nan, -0.1, 1, 488, ""},
+		{"home that rose by 1.1 m, and no further", -1, nan, -0.1, 1, 488, ""},
+		{"up out of a valley", -20, nan, -29, 1, 488, ""},
+		{"down a valley, from over it", -20, nan, -10, 30, 488, ""},
+		{"the ground is not known", -20, nan, 1, nan, 488, ""},
+	} {
+		r := request{setMode: true, mode: ModeHold, goTo: true}
+		if !math.IsNaN(c.altitude) {
+			r.altitude = &c.altitude
+		}
+		if !math.IsNaN(c.amsl) {
+			r.altitudeMSL = &c.amsl
+		}
+		here := place{47, 8, c.at, 488 + c.at}
+		if err := r.checkHeight(here, point{amsl: c.home}, c.above, defaultCeiling); err != nil {
+			lineEqual(t, c.name+": code", code(err), codeOutOfRange)
+			if c.says == "" || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %q, want %q", c.name, err, c.says)
+			}
+		} else if c.says != "" {
+			t.Errorf("%s: flown, want %q", c.name, c.says)
+		}
+	}
+}
+
 func TestAnUnknownAutopilotIsNotCommanded(t *testing.T) {
 	const unknown = "unsupported: this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be " +
 		"read, not commanded"

@@ -81,6 +81,11 @@ func checkOrigin(r *http.Request, preflight bool) error {
 	if new(http.CrossOriginProtection).Check(&asked) == nil {
 		return nil
 	}
+	if r.Header.Get("Origin") == "null" {
+		return refuse(codeCrossOrigin, "a page that was opened from a file can't command the drone: serve its folder "+
+			"(python3 -m http.server 3000), open http://localhost:3000, and start mavrest with "+
+			"-origin http://localhost:3000 to allow it")
+	}
 	option := "-origin"
 	if own, err := pageOrigin(r.Header.Get("Origin")); err == nil {
 		option += " " + own
@@ -90,9 +95,12 @@ func checkOrigin(r *http.Request, preflight bool) error {
 }
 
 // pageOrigin returns an origin as browsers send it, for -origin: in small letters, without the scheme's
-// own port, with an IPv6 address in its short form.
+// own port, with an IPv6 address in its short form. Who copies one from a browser's address line has a slash more.
 func pageOrigin(s string) (string, error) {
-	s = strings.ToLower(s)
+	s = strings.TrimSuffix(strings.ToLower(s), "/")
+	if strings.Contains(s, "*") {
+		return "", errors.New("an origin has no *: give each of them, -origin may be repeated")
+	}
 	if err := new(http.CrossOriginProtection).AddTrustedOrigin(s); err != nil {
 		return "", err
 	}

@@ -182,7 +182,7 @@ func TestARefusedPageIsInTheLogWithTheOptionThatAllowsIt(t *testing.T) {
 		for _, c := range []struct{ method, origin, option string }{
 			{"OPTIONS", "http://tablet:3000", "start mavrest with -origin http://tablet:3000 to allow it"},
 			{"POST", "http://tablet:3000", "start mavrest with -origin http://tablet:3000 to allow it"},
-			{"OPTIONS", "null", "start mavrest with -origin to allow it"}, // no option allows it
+			{"OPTIONS", "null", "start mavrest with -origin http://localhost:3000 to allow it"},
 		} {
 			before := len(hf.diary.logged())
 			r := call(hf.handler, c.method, "/api/drone/land", nil, "Origin", c.origin,
@@ -213,8 +213,9 @@ func TestAnOriginIsReadAsBrowsersSendIt(t *testing.T) {
 		"http://[FE80:0:0::1]:3000": "http://[fe80::1]:3000",
 		"http://[FE80::1]:80":       "http://[fe80::1]",
 		"http://192.168.1.2:80":     "http://192.168.1.2",
-		"null":                      "", "*": "", "laptop:3000": "", "http://laptop/": "", "http://müller.lan": "",
-		"": "",
+		"null":                      "", "*": "", "laptop:3000": "", "http://müller.lan": "",
+		"http://laptop/": "http://laptop", "http://laptop:3000/": "http://laptop:3000", "http://laptop/page": "",
+		"http://laptop//": "", "http://*.lan": "", "http://*": "", "": "", "/": "",
 	} {
 		o, err := parseFlags([]string{"-device", "sim", "-origin", given}, io.Discard)
 		got := ""

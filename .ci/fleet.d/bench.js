@@ -67,7 +67,7 @@ async function main() {
 		}
 	}
 	// Events come when a value changes, and in flight one always does.
-	await Promise.all(drones.map(d => d.ask('POST', '/takeoff', '{"altitude":500}')))
+	await Promise.all(drones.map(d => d.ask('POST', '/takeoff', '{"altitude":120}')))
 	console.log('direct', await streams(http))
 	const before = ticks(hub)
 	console.log('hub   ', await streams(https, hub.url), `${((ticks(hub) - before) / 11).toFixed(1)} % of a core`)
