@@ -26,7 +26,7 @@ if "API_KEY" in os.environ:
 
 def ask(path, body=None):
     """Send a request and return its answer. An error ends the script, not the flight, and prints
-    the reason on one line. No request is repeated: a pilot may have taken the drone."""
+    the reason on one line. No command is repeated, whatever its answer: a pilot may have taken the drone."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"{drone}/{path}", data, headers)
     try:

@@ -4,7 +4,8 @@
 set -euo pipefail
 drone=${1:-http://localhost:8080}/api/drone
 
-# order PATH BODY: sends a command. An error ends the script, not the flight, and prints the reason.
+# order PATH BODY: sends a command. An error ends the script, not the flight, and prints the reason. No command is
+# repeated: a 409 may mean that a pilot has taken the drone, and a lost answer says nothing.
 order() { curl -sS --fail-with-body "$drone/$1" -d "$2"; }
 
 # Waits until the drone can take off.
