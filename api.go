@@ -151,9 +151,6 @@ func newHandler(d *drone, allowed admission) http.Handler {
 
 		// ServeMux would redirect a path like that.
 		if p := r.URL.Path; !path.IsAbs(p) || path.Clean(p) != p {
-			if meant := path.Clean("/" + p); allow[meant] != nil {
-				return failed(refuse(codeNotFound, "no such path; the one that was meant is %s", meant))
-			}
 			return notFound(w, r)
 		}
 		mux.ServeHTTP(w, r)

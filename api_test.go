@@ -573,6 +573,7 @@ func TestA404NamesThePathThatWasMeant(t *testing.T) {
 			"/api/drone/": "/api/drone", "/api/drone/status/": "/api/drone/status", "/status": "/api/drone/status",
 			"/api/drone/rosie/status": "/api/drone/status", "/API/Drone/Mode": "/api/drone/mode",
 			"/drone/takeoff": "/api/drone/takeoff", "/api/land/": "/api/drone/land",
+			"//api/drone/mode": "/api/drone/mode", "/api/drone//takeoff": "/api/drone/takeoff",
 		} {
 			call(hf.handler, "GET", path, nil).want(hf.T, 404, "not_found",
 				"no such path: "+meant+" was meant; there are GET /api/drone, ")

@@ -330,7 +330,7 @@ func TestABareCommandStaysOne(t *testing.T) {
 	}
 }
 
-// ---- What commands by GET, and a path with a slash too much ----
+// ---- What commands by GET ----
 
 func TestAGETThatCommandsIsToldSo(t *testing.T) {
 	get := func(target, body string) reply { return call(silent(), "GET", target, strings.NewReader(body)) }
@@ -352,18 +352,6 @@ func TestAGETThatCommandsIsToldSo(t *testing.T) {
 	}
 	slices.Sort(described)
 	same(t, "the fields of commands", slices.Compact(described), slices.Sorted(slices.Values(commandFields)))
-}
-
-func TestAPathWithASlashTooMuchIsToldWhichWasMeant(t *testing.T) {
-	for path, meant := range map[string]string{
-		"/api/drone/": "/api/drone", "/api/drone/status/": "/api/drone/status", "//api/drone/mode": "/api/drone/mode",
-		"/api/drone//land": "/api/drone/land", "/api/drone/takeoff//": "/api/drone/takeoff",
-	} {
-		for _, method := range []string{"GET", "POST"} {
-			call(silent(), method, path, nil).want(t, 404, "not_found", "meant is "+meant)
-		}
-	}
-	call(silent(), "GET", "/api/mission/", nil).want(t, 404, "not_found", "there are GET /api/drone")
 }
 
 // ---- Many who look on ----
