@@ -599,3 +599,22 @@ func TestEventsAreNotKeptBackByNginx(t *testing.T) {
 		lineEqual(hf.T, "X-Accel-Buffering", w.header.Get("X-Accel-Buffering"), "no")
 	})
 }
+
+// ---- Two GPS receivers ----
+
+func TestTheSecondGPSIsShownWhereOnlyItKnowsAPlace(t *testing.T) {
+	flyHTTP(t, simArduPilot, func(hf *httpFlight) {
+		time.Sleep(20 * time.Second)
+		shows := func(want string) {
+			hf.Helper()
+			time.Sleep(3 * time.Second)
+			hf.get("/api/drone/status").has(hf.T, `"gps":{"receiver":`+want)
+		}
+		shows(`1,"fix":"rtk_fixed","satellites":10,"hdop":1.21,`)
+		hf.sim.change(func() { hf.sim.secondGPS = true })
+		shows(`2,"fix":"rtk_fixed","satellites":10,"hdop":1.21,`)
+		hf.post("/api/drone/takeoff", `{"altitude":5,"wait":60}`).wantOK(hf.T)
+		hf.sim.change(func() { hf.sim.noGPS = time.Now() })
+		shows(`1,"fix":"no_gps","satellites":0,"hdop":null,`)
+	})
+}

@@ -347,7 +347,7 @@ func (d *drone) hearMessage(h heard) {
 func isTelemetry(m message.Message) bool {
 	switch m.(type) {
 	case *common.MessageAttitude, *common.MessageGlobalPositionInt, *common.MessageVfrHud,
-		*common.MessageGpsRawInt, *common.MessageSysStatus, *common.MessageExtendedSysState,
+		*common.MessageGpsRawInt, *common.MessageGps2Raw, *common.MessageSysStatus, *common.MessageExtendedSysState,
 		*common.MessagePositionTargetGlobalInt, *common.MessageHomePosition, *common.MessageBatteryStatus,
 		*MessageEkfStatusReport:
 		return true

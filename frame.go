@@ -37,6 +37,7 @@ var (
 	idPosition      = (*common.MessageGlobalPositionInt)(nil).GetID()
 	idRCChannels    = (*common.MessageRcChannels)(nil).GetID()
 	idHUD           = (*common.MessageVfrHud)(nil).GetID()
+	idSecondGPS     = (*common.MessageGps2Raw)(nil).GetID()
 	idTarget        = (*common.MessagePositionTargetGlobalInt)(nil).GetID()
 	idVersion       = (*common.MessageAutopilotVersion)(nil).GetID()
 	idEstimate      = (*MessageEkfStatusReport)(nil).GetID()
@@ -440,6 +441,7 @@ var dialectRW = newDialect(
 	&common.MessageParamRequestRead{},
 	&common.MessageParamValue{},
 	&common.MessageGpsRawInt{},
+	&common.MessageGps2Raw{},
 	&common.MessageAttitude{},
 	&common.MessageGlobalPositionInt{},
 	&common.MessageManualControl{},

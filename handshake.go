@@ -71,6 +71,7 @@ var streams = []stream{
 	{id: idBattery, hz: 0.5},
 	{id: idHome, hz: 0.5},
 	{id: idRCChannels, hz: 4}, // whose sticks are in force
+	{id: idSecondGPS, hz: 2},
 }
 
 // handshake is what a vehicle is asked when it comes online or has started again: live

@@ -311,6 +311,9 @@ type simSetup struct {
 	// noGPS is since when an ArduPilot's GPS has no fix; zero: it has one.
 	noGPS time.Time
 
+	// secondGPS: an ArduPilot's receiver is plugged in as the second one.
+	secondGPS bool
+
 	// fence is its radius around home in metres; 0 for no fence.
 	fence float64
 

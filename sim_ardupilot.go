@@ -1030,7 +1030,7 @@ func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
 }
 
 // simArduKnown are the ids of the messages that ArduPilot has. Some have no content at times.
-var simArduKnown = []uint32{0, 1, 24, 30, 33, 65, 74, 87, 111, 147, 148, 193, 242, 245}
+var simArduKnown = []uint32{0, 1, 24, 30, 33, 65, 74, 87, 111, 124, 147, 148, 193, 242, 245}
 
 func (b *simArduBrain) setInterval(c simCommand) {
 	id := uint32(c.p[0])
@@ -1093,6 +1093,19 @@ func (b *simArduBrain) message(id uint32) message.Message {
 		}
 	case 87:
 		return b.positionTarget(boot)
+	case 24:
+		if b.secondGPS {
+			return &common.MessageGpsRawInt{Eph: math.MaxUint16, Epv: math.MaxUint16}
+		}
+	case 124:
+		if b.secondGPS {
+			m := b.sharedMessage(24).(*common.MessageGpsRawInt)
+			b.gps(m)
+			return &common.MessageGps2Raw{
+				FixType: m.FixType, Lat: m.Lat, Lon: m.Lon, Alt: m.Alt, Eph: m.Eph, Epv: m.Epv, Vel: m.Vel, Cog: m.Cog,
+				SatellitesVisible: m.SatellitesVisible,
+			}
+		}
 	case 111:
 		return &common.MessageTimesync{Ts1: time.Since(b.booted).Nanoseconds()}
 	case 193:

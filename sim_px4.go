@@ -816,13 +816,13 @@ func (b *simPX4Brain) message(id uint32) message.Message {
 	return b.sharedMessage(id)
 }
 
-// setInterval refuses any interval for HEARTBEAT. It accepts messages 65 and 87 even
+// setInterval refuses any interval for HEARTBEAT. It accepts messages 65, 87 and 124 even
 // if there is nothing to send now.
 func (b *simPX4Brain) setInterval(c simCommand) {
 	switch id := uint32(c.p[0]); {
 	case id == 0, id == 436 && b.version < simPX4v15:
 		b.ack(c, common.MAV_RESULT_FAILED)
-	case id != 65 && id != 87 && b.message(id) == nil:
+	case id != 65 && id != 87 && id != 124 && b.message(id) == nil:
 		b.ack(c, common.MAV_RESULT_DENIED)
 	case id == 436:
 		b.every = time.Duration(c.p[1]) * time.Microsecond

@@ -180,6 +180,7 @@ type batteryBody struct {
 }
 
 type gpsBody struct {
+	Receiver   int     `json:"receiver"`
 	Fix        *string `json:"fix"`
 	Satellites number  `json:"satellites"`
 	HDOP       number  `json:"hdop"`
@@ -321,6 +322,7 @@ func (b *battery) body(now time.Time) *batteryBody {
 
 func (g *gps) body(now time.Time) *gpsBody {
 	return &gpsBody{
+		Receiver:   g.receiver,
 		Fix:        word(g.fix),
 		Satellites: rounded(g.satellites, 0),
 		HDOP:       rounded(g.hdop, 2),

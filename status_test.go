@@ -133,7 +133,7 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 "velocity":{"north":0,"east":0.1,"down":0,"ground_speed":0.1,"air_speed":null,"climb":0,"age":0.1},
 "attitude":{"roll":0.4,"pitch":-1.1,"yaw":181.5,"age":0.05},
 "battery":{"voltage":16.2,"current":11,"remaining":87,"age":0.6},
-"gps":{"fix":"3d","satellites":14,"hdop":0.7,"age":0.4},
+"gps":{"receiver":1,"fix":"3d","satellites":14,"hdop":0.7,"age":0.4},
 "home":{"lat":47.3977419,"lon":8.5455937,"altitude_msl":488.3,"age":12.3},
 "target":null,
 "input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},
@@ -164,7 +164,7 @@ func TestWhatTheVehicleDoesNotKnowIsNull(t *testing.T) {
 			`"air_speed":null,"climb":null`,
 			`"attitude":{"roll":null,"pitch":null,"yaw":null,`,
 			`"battery":{"voltage":null,"current":null,"remaining":null,`,
-			`"gps":{"fix":"no_fix","satellites":null,"hdop":null,`,
+			`"gps":{"receiver":1,"fix":"no_fix","satellites":null,"hdop":null,`,
 			`"home":null`)
 	})
 }

@@ -67,7 +67,9 @@ type telemetry struct {
 	// battery: the one that the status shows
 	battery battery
 
-	gps      gps
+	// gps: the receiver that the status shows
+	gps gps
+
 	home     point
 	health   health
 	estimate estimate
@@ -78,6 +80,9 @@ type telemetry struct {
 
 	texts  textLog
 	ground lastGround
+
+	// receivers: the first GPS receiver and the second
+	receivers [2]gps
 
 	// summary: SYS_STATUS's battery: PX4's worst, ArduPilot's first
 	summary battery
@@ -183,6 +188,10 @@ type cellBattery struct {
 
 type gps struct {
 	group
+
+	// receiver: the vehicle's first or second
+	receiver int
+
 	fix string
 
 	// located: it knows a place and a height
@@ -454,7 +463,9 @@ func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
 	case *MessageEkfStatusReport:
 		t.estimate = estimate{group{now}, m.Flags}
 	case *common.MessageGpsRawInt:
-		t.gps = gpsOf(m, now)
+		t.hearGPS(1, gpsOf(m.FixType, m.SatellitesVisible, m.Eph, now), now)
+	case *common.MessageGps2Raw:
+		t.hearGPS(2, gpsOf(m.FixType, m.SatellitesVisible, m.Eph, now), now)
 	case *common.MessageHomePosition:
 		// A place that is not on earth is no home.
 		if home := homeOf(m, now); onEarth(home.lat, home.lon) {
@@ -492,15 +503,29 @@ func attitudeOf(m *common.MessageAttitude, now time.Time) attitude {
 	}
 }
 
-func gpsOf(m *common.MessageGpsRawInt, now time.Time) gps {
+func gpsOf(fix common.GPS_FIX_TYPE, satellites uint8, hdop uint16, now time.Time) gps {
 	return gps{
 		group:      group{now},
-		fix:        fixNames[m.FixType],
-		located:    m.FixType >= common.GPS_FIX_TYPE_3D_FIX,
-		satellites: nanIf(m.SatellitesVisible == math.MaxUint8, float64(m.SatellitesVisible)),
-		hdop:       nanIf(m.Eph == math.MaxUint16, float64(m.Eph)/100),
+		fix:        fixNames[fix],
+		located:    fix >= common.GPS_FIX_TYPE_3D_FIX,
+		satellites: nanIf(satellites == math.MaxUint8, float64(satellites)),
+		hdop:       nanIf(hdop == math.MaxUint16, float64(hdop)/100),
 	}
 }
+
+// hearGPS records what the nth receiver knows. The status shows the first one, and the second where only that
+// knows a place: the vehicle flies by it.
+func (t *telemetry) hearGPS(nth int, g gps, now time.Time) {
+	g.receiver = nth
+	t.receivers[nth-1] = g
+	first, second := t.receivers[0], t.receivers[1]
+	t.gps = first
+	if !first.knowsPlace(now) && (second.knowsPlace(now) || !first.received()) {
+		t.gps = second
+	}
+}
+
+func (g *gps) knowsPlace(now time.Time) bool { return g.within(freshFor, now) && g.located }
 
 func homeOf(m *common.MessageHomePosition, now time.Time) point {
 	return point{
@@ -562,8 +587,7 @@ func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Ti
 // on sending the last place and its height above the sea, as if they were of now.
 func (t *telemetry) remembered(now time.Time) bool {
 	lost := t.estimate.within(freshFor, now) && !t.estimate.placed()
-	located := t.gps.within(freshFor, now) && t.gps.located
-	return lost && !located
+	return lost && !t.gps.knowsPlace(now)
 }
 
 // hearSysStatus records the battery and the sensors. PX4's first messages after a boot have no sensor, and say that all

@@ -135,6 +135,17 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 		{"a GPS with unknown values", showGPS,
 			[]message.Message{&common.MessageGpsRawInt{FixType: 0, SatellitesVisible: 255, Eph: 65535}},
 			`"no_gps", NaN satellites, NaN`},
+		{"a second GPS beside one that works", showGPS, []message.Message{
+			&common.MessageGpsRawInt{FixType: 3, SatellitesVisible: 9}, &common.MessageGps2Raw{FixType: 6},
+		}, `"3d", 9 satellites, 0.00`},
+		{"a second GPS, and the first is missing", showGPS, []message.Message{
+			&common.MessageGps2Raw{FixType: 3, SatellitesVisible: 11, Eph: 70}, &common.MessageGpsRawInt{Eph: 65535},
+		}, `"3d", 11 satellites, 0.70`},
+		{"two without a place", showGPS, []message.Message{
+			&common.MessageGps2Raw{FixType: 2}, &common.MessageGpsRawInt{FixType: 1},
+		}, `"no_fix", 0 satellites, 0.00`},
+		{"only a second GPS", showGPS, []message.Message{&common.MessageGps2Raw{FixType: 1}},
+			`"no_fix", 0 satellites, 0.00`},
 		{"an unknown fix type", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 9}},
 			`"", 0 satellites, 0.00`},
 		{"a heartbeat", showBeat, []message.Message{beatOf(common.MAV_AUTOPILOT_PX4, 7, false)},

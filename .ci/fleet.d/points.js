@@ -296,6 +296,13 @@ module.exports = { within, answers, takenOff, points: ({ rosie, bob, amy }) => (
 					answers(read, 504, 'no_ack', `GET, ${how}`)
 				}
 			}
+			for (const command of ['mode', 'input', 'takeoff', 'land']) {
+				for (const how of ['close', 'reset', 'cuthead']) {
+					const w = word()
+					answers(await hub.ask('ann', 'POST', `/api/drone/fake/${command}?${how}&${w}`, '{}'), 409, 'no_ack', command)
+					assert.strictEqual(fake.named(w).length, 1, `${how}, ${command}`)
+				}
+			}
 			const w = word()
 			const cut = hub.ask('ann', 'POST', `/api/drone/fake/goto?cut&${w}`, '{}')
 			await assert.rejects(cut, 'a cut answer is not a whole one')
@@ -438,16 +445,23 @@ module.exports = { within, answers, takenOff, points: ({ rosie, bob, amy }) => (
 		}
 	},
 
-	'a mavrest that is killed in a takeoff, and started again, gets no second command': async hub => {
-		await amy.until('it can be armed', s => s.armable)
-		const asked = hub.ask('ann', 'POST', '/api/drone/amy/takeoff', '{"altitude":20,"wait":60}')
-		await amy.until('it climbs', s => s.in_air)
-		await amy.kill()
-		await amy.start()
-		answers(await within(5, 'an answer', asked), 409, 'no_ack', 'the takeoff')
-		await amy.until('it can be armed', s => s.armable)
-		const { mode, armed, in_air } = await amy.status()
-		assert.deepStrictEqual([mode, armed, in_air], ['manual', false, false])
+	// An input is answered at once: nothing can be killed in it.
+	'a mavrest that is killed in the middle of a command, and started again, gets no second one': async hub => {
+		const aloft = () => hub.ask('ann', 'POST', '/api/drone/amy/takeoff', '{"altitude":5,"wait":60}')
+		const north = '{"lat":47.4,"lon":8.545594,"wait":60}'
+		for (const [path, body] of [['takeoff', '{"altitude":20,"wait":60}'], ['goto', north], ['land', '{"wait":60}'],
+			['mode', '{"mode":"rtl","wait":60}']]) {
+			await amy.until('it can be armed', s => s.armable)
+			if (path !== 'takeoff') assert.strictEqual((await aloft()).status, 200, path)
+			const asked = hub.ask('ann', 'POST', '/api/drone/amy/' + path, body)
+			await amy.until(path + ' is under way', s => s.in_air && s.done === false)
+			await amy.kill()
+			await amy.start()
+			answers(await within(5, 'an answer', asked), 409, 'no_ack', path)
+			await amy.until('it can be armed', s => s.armable)
+			const { mode, armed, in_air } = await amy.status()
+			assert.deepStrictEqual([path, mode, armed, in_air], [path, 'manual', false, false])
+		}
 	},
 
 	'examples/flight.py flies with a key': async hub => {

@@ -3,6 +3,7 @@
 'use strict'
 const { describe, it, before, after } = require('node:test')
 const assert = require('node:assert')
+const fs = require('node:fs')
 const { Browser, until } = require('./browser.js')
 const { Mavrest, Relay } = require('./world.js')
 
@@ -365,6 +366,25 @@ it('the stream cut, and the program restarted: a banner, and back by itself', as
 	await page.shows('fact-motors', '^disarmed$')
 	await page.shows('fact-mode', '^manual$')
 	assert.deepStrictEqual(page.faults, [])
+	await page.close()
+})
+
+it('the page offers the description of the API that its own mavrest has', async t => {
+	const drone = await Mavrest.start()
+	t.after(() => drone.end())
+	const page = await browser.open(drone.lan + '/api/drone/status')
+	await page.shows('fact-mode', '^manual$')
+	await page.eval(() => {
+		const link = URL.createObjectURL
+		URL.createObjectURL = file => { file.text().then(text => { window.offered = text }); return link(file) }
+	})
+	await page.click('#contract')
+	await page.until('the description', () => window.offered)
+	const contract = fs.readFileSync(__dirname + '/../../docs/openapi.yaml', 'utf8')
+	assert.strictEqual(await page.eval(() => window.offered), contract)
+	await drone.end()
+	await page.click('#contract')
+	await page.shows('answer', 'API description: no answer')
 	await page.close()
 })
 

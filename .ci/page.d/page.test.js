@@ -56,13 +56,13 @@ describe('status', () => {
 			[{ velocity: { ...real.velocity, climb: -0.04 } }, 'fact-climb', '0.0\u00a0m/s'],
 			[{ velocity: { ...real.velocity, climb: -0.06 } }, 'fact-climb', '-0.1\u00a0m/s'],
 			[{ online: false, link: { ...real.link, error: '-device /dev/serial0: there is no such device' } }, 'banner', '-device /dev/serial0: there is no such device'],
-			[{ online: false, link: { ...real.link, error: null, heartbeat_age: null } }, 'banner', 'No autopilot has been heard yet.'],
+			[{ online: false, link: { ...real.link, error: 'no autopilot was heard yet on sim', heartbeat_age: null } }, 'banner', 'no autopilot was heard yet on sim'],
 			[{}, 'banner', ''],
 		]) {
 			await shown(status(s))
 			assert.strictEqual(await page.text(id), text)
 		}
-		await shown(status({ online: false, link: { ...real.link, error: null, heartbeat_age: 7 } }))
+		await shown(status({ online: false, link: { ...real.link, error: 'the autopilot is offline: no heartbeat for 7 s', heartbeat_age: 7 } }))
 		assert.match(await page.text('banner'), /^The autopilot has been silent since \d\d:\d\d:\d\d\.$/)
 		assert.ok(await page.eval(() => document.getElementById('failsafe').offsetWidth === 0))
 		await shown(status({ failsafe: true }))
