@@ -105,6 +105,7 @@ const breaks = {
 	'a command is sent once, and its lost answer is 409': [
 		['return 409 \'{"error":"the drone did not', /close: /],
 		['return 504', /GET, close: /],
+		['"~^POST " ', /close: /],
 		['a second try',
 			shared('server 10.9.0.14; server 10.9.0.14:80;', 'proxy_next_upstream error timeout non_idempotent;'),
 			/close, first/],
@@ -121,6 +122,7 @@ const breaks = {
 		['if ($unanswered = "GET, not sent")', /GET, closed: 504/],
 		['return 503', /GET, closed: 504/],
 		['"~^POST .* -$"', /closed: /],
+		['"~ -$"', /GET, closed: 504/],
 		['the last default_type', without('default_type', true), /octet-stream/],
 	],
 	'a wait is not cut': [
