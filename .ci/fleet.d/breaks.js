@@ -106,6 +106,7 @@ const breaks = {
 		['return 409 \'{"error":"the drone did not', /close: /],
 		['return 504', /GET, close: /],
 		['"~^POST " ', /close: /],
+		['if ($unanswered = POST)', /close: /],
 		['a second try',
 			shared('server 10.9.0.14; server 10.9.0.14:80;', 'proxy_next_upstream error timeout non_idempotent;'),
 			/close, first/],
@@ -123,6 +124,7 @@ const breaks = {
 		['return 503', /GET, closed: 504/],
 		['"~^POST .* -$"', /closed: /],
 		['"~ -$"', /GET, closed: 504/],
+		['return 409 \'{"error":"the drone can', /closed: /],
 		['the last default_type', without('default_type', true), /octet-stream/],
 	],
 	'a wait is not cut': [
