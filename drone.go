@@ -298,6 +298,9 @@ func (d *drone) hearMessage(h heard) {
 	// The vehicle was taken for another family of autopilots.
 	if d.online && d.handshake.firmware != d.firmware() {
 		clear(d.params.values)
+		if d.params.family.shown&d.firmware() == 0 {
+			d.params.family = family{}
+		}
 		d.beginHandshake(now)
 	}
 	d.handshake.hear(m.GetID(), now)
@@ -324,6 +327,7 @@ func (d *drone) hearMessage(h heard) {
 		d.sticks.hearChannels(d.situation(now), d.tel.rc.channel)
 	case *common.MessageAutopilotVersion:
 		d.cmd.acks.hearAnswer(now)
+		d.params.family.hearUID(autopilotUID{m.Uid, m.Uid2})
 		span := flown[d.firmware()]
 		v := d.tel.id.version
 		if v != version && (v < span[0] || v >= span[1]) {
@@ -392,6 +396,7 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 		if !d.machine.report.armed {
 			d.forget()
 		}
+		d.params.family.heardAgain(d.machine.report.armed, now)
 		d.log.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.beginHandshake(now)
 	}
@@ -474,6 +479,7 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.forget()
 	d.warned = nil
 	d.checked = time.Time{}
+	d.params.family = family{}
 	d.beginHandshake(now)
 	d.cmd.acks.ask(idHeartbeat)
 }
@@ -505,10 +511,13 @@ func (d *drone) able() error {
 // linkState is the link for the status. Its fault is nil when all is well; else the status says it, and each 503.
 func (d *drone) linkState(now time.Time) linkState {
 	s := d.link.state()
+	v := d.view(now)
 	switch {
 	case s.fault != nil:
 	case d.online && d.handshake.answersNothing(now):
-		s.fault = s.unanswered()
+		s.fault = s.unanswered(v.readOnly() != nil || v.unproven != nil)
+	case d.online && v.unproven != nil && now.Sub(d.handshake.began) >= familyWait:
+		s.fault = v.unproven
 	case d.online:
 		s.fault = s.late(d.cmd.acks.answersFor(now) >= silentFor)
 	case d.tel.beat.at.IsZero():
@@ -565,7 +574,7 @@ func (d *drone) reportOf(b shownMode, now time.Time) report {
 func (d *drone) view(now time.Time) view {
 	t := &d.tel
 	v := view{
-		now: now, firmware: d.firmware(), version: t.id.version, typ: t.id.typ,
+		now: now, firmware: d.firmware(), unproven: d.unproven(now), version: t.id.version, typ: t.id.typ,
 		params: d.params.values, trip: d.cmd.acks.trip,
 		online: d.online, shownMode: d.machine.report.shownMode, critical: t.beat.critical,
 		landed: t.landedNow(now), landedAt: t.landed.at, height: t.height(now), ground: t.ground,
@@ -589,6 +598,12 @@ func (d *drone) view(now time.Time) view {
 		v.vtol = common.MAV_VTOL_STATE(t.id.vtol)
 	}
 	return v
+}
+
+// unproven is why the vehicle is not commanded as what it calls itself (docs/design.md, "Who it is"); nil: it has
+// shown that it is that.
+func (d *drone) unproven(now time.Time) error {
+	return d.params.family.unproven(d.firmware(), d.tel.boot.at, d.online && d.handshake.answersNothing(now))
 }
 
 // situation is the vehicle and our own state now.

@@ -41,6 +41,9 @@ const px4Drives = firmwareVersion(1<<24 | 17<<16)
 // kind is the one question: how does the vehicle move now? A transition to the wing counts as the wing: nothing
 // stands still in it.
 func (v view) kind() kind {
+	if v.isStranger() {
+		return onlyRead
+	}
 	switch v.airframe() {
 	case multicopter:
 		return hovering
@@ -78,11 +81,16 @@ func (v view) onWing() bool { return v.kind() == onWing }
 // drives reports whether it is on wheels: half a throttle stands, and an armed vehicle calls itself in the air.
 func (v view) drives() bool { return v.airframe() == rover }
 
+// isStranger reports whether the vehicle has shown that it is not what it calls itself.
+func (v view) isStranger() bool { return v.unproven != nil && code(v.unproven) == codeUnsupported }
+
 // readOnly is why the vehicle can be read, not commanded; nil if it can be commanded.
 func (v view) readOnly() error {
 	switch {
 	case v.kind() != onlyRead:
 		return nil
+	case v.isStranger():
+		return v.unproven
 	case v.drives() && v.version == 0:
 		// Perhaps 1.17.
 		return refuse(codeOffline, "this rover has not reported its version of PX4 yet; try again")

@@ -431,8 +431,9 @@ func (l *link) state() linkState {
 	}
 }
 
-// unanswered is what to say of a vehicle that answers nothing.
-func (s linkState) unanswered() error {
+// unanswered is what to say of a vehicle that answers nothing. readOnly: it has not shown what it is, or is never
+// commanded.
+func (s linkState) unanswered(readOnly bool) error {
 	do := "check that the router or the bridge passes on to the autopilot what mavrest sends"
 	if s.signed {
 		do = "its frames are signed: it ignores those that are not, and mavrest can't sign; turn signing off on " +
@@ -440,8 +441,11 @@ func (s linkState) unanswered() error {
 	} else if s.lossy {
 		do = "check the wire from the board's TX to the autopilot's RX, and that its port is not half duplex"
 	}
-	return fmt.Errorf("this vehicle is heard, and answers nothing that mavrest sends: it can be read, not "+
-		"commanded; %s", do)
+	so := "commands go out all the same"
+	if readOnly {
+		so = "it can be read, not commanded"
+	}
+	return fmt.Errorf("this vehicle is heard, and answers nothing that mavrest sends: %s; %s", so, do)
 }
 
 // lateFrom is how far behind the line is from when on the status says so.
