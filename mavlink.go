@@ -545,6 +545,9 @@ func (r *reader) read() error {
 		r.handle(f, now)
 	}
 	r.hearNoise(now)
+	if says := r.in.babble.says(); says != nil {
+		l.fail(says)
+	}
 	switch {
 	case l.device.datagrams && errors.Is(err, syscall.ECONNREFUSED):
 		// Nobody listens there yet.
@@ -892,7 +895,11 @@ func newWriter(l *link, p port) *writer {
 // ctx is done too, the program ends: run then writes what is left in the queue.
 func (w *writer) run(ctx, broken context.Context) (err error) {
 	beat := time.Tick(heartbeatEvery)
-	err = w.beat()
+
+	// On any other port it listens first.
+	if w.link.device.datagrams {
+		err = w.beat()
+	}
 	for err == nil {
 		select {
 		case <-broken.Done():
@@ -926,9 +933,16 @@ func (w *writer) drain() {
 	}
 }
 
-// beat writes our heartbeat and, if it is wanted, a ground station's. An ArduPilot gets one only with -gcs:
+// beat writes our heartbeat and, if it is wanted, a ground station's. Where no MAVLink was heard yet since the port was
+// opened it is a quiet one. An ArduPilot gets one only with -gcs:
 // from the first sticks on as its own ground station, SYSID_MYGCS/190: there is no other.
 func (w *writer) beat() error {
+	w.link.mu.Lock()
+	heard := !w.link.framesFrom.IsZero() || w.link.device.datagrams
+	w.link.mu.Unlock()
+	if !heard {
+		return w.pass(w.quietFrame(), netip.AddrPort{}, true)
+	}
 	err := w.put(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)})
 	w.link.mu.Lock()
 	stickSystem := w.link.stickSystem
@@ -949,12 +963,16 @@ func (w *writer) put(o outgoing) error {
 	if !o.at.IsZero() && time.Since(o.at) > staleAfter {
 		return nil
 	}
-	b := padding[:]
-	if o.msg != nil {
-		b = w.frame(o)
+	if o.msg == nil {
+		return w.pass(padding[:], o.to, false)
 	}
+	return w.pass(w.frame(o), o.to, true)
+}
+
+// pass writes bytes, of which a frame counts as sent.
+func (w *writer) pass(b []byte, to netip.AddrPort, isFrame bool) error {
 	w.port.SetWriteDeadline(time.Now().Add(writeTimeout))
-	err := w.write(b, o.to)
+	err := w.write(b, to)
 	switch {
 	case err == errNoPeer:
 		return nil
@@ -964,7 +982,7 @@ func (w *writer) put(o outgoing) error {
 		// Nobody listens there yet.
 		w.link.fail(err)
 		return nil
-	case err == nil && o.msg != nil:
+	case err == nil && isFrame:
 		w.link.sent.Add(1)
 	}
 	return err
@@ -991,11 +1009,25 @@ func (w *writer) frame(o outgoing) []byte {
 	l := w.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ids := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
-	if w.senders[ids] == nil {
-		w.senders[ids] = newSender(ids[0], ids[1])
-	}
-	b, h := w.senders[ids].encode(o.msg)
+	b, h := w.sender(cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)).encode(o.msg)
 	l.recent.add(h, time.Now())
 	return b
+}
+
+// quietFrame is frame of a quiet heartbeat.
+func (w *writer) quietFrame() []byte {
+	w.link.mu.Lock()
+	defer w.link.mu.Unlock()
+	b, h := quietBeat(w.sender(quietSystem, componentID))
+	w.link.recent.add(h, time.Now())
+	return b
+}
+
+// sender is the sender with these ids.
+func (w *writer) sender(system, component byte) *sender {
+	ids := [2]byte{system, component}
+	if w.senders[ids] == nil {
+		w.senders[ids] = newSender(system, component)
+	}
+	return w.senders[ids]
 }
