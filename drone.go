@@ -68,6 +68,9 @@ type drone struct {
 
 	// targetAsked is when the target was requested last.
 	targetAsked time.Time
+
+	// readBecause is why the vehicle can be read, not commanded, as the log said it last; "": it has not said it.
+	readBecause string
 }
 
 // newDrone makes the drone on dev; only is its system id, 0 for the first autopilot heard. The drone, its
@@ -209,6 +212,7 @@ func (d *drone) doDue(now time.Time) time.Time {
 	next = sooner(next, d.watch(v))
 	next = sooner(next, d.sticks.tick(d.with(v)))
 	d.warn(v)
+	d.logReadOnly(v)
 	if acts := d.act(); acts.hold && d.cmd.idle() {
 		d.wg.Go(func() { d.changeMayWait(d.holdForSilent) })
 	}
@@ -328,9 +332,9 @@ func (d *drone) hearMessage(h heard) {
 	case *common.MessageAutopilotVersion:
 		d.cmd.acks.hearAnswer(now)
 		d.params.family.hearUID(autopilotUID{m.Uid, m.Uid2})
-		span := flown[d.firmware()]
+		span, everFlown := flown[d.firmware()]
 		v := d.tel.id.version
-		if v != version && (v < span[0] || v >= span[1]) {
+		if everFlown && v != version && (v < span[0] || v >= span[1]) {
 			d.log.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version",
 				v, "flown_from", span[0], "flown_before", span[1])
 		}
@@ -422,7 +426,9 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	}
 
 	// One that only lasts did not change the mode: a Copter is CRITICAL for the whole flight after a low battery.
-	failsafeActs := shown.failsafe && shown.at.Sub(d.failsafeAt) <= failsafeActsIn
+	// What is only read may call much critical, and others command it.
+	commanded := d.view(now).readOnly() == nil
+	failsafeActs := shown.failsafe && shown.at.Sub(d.failsafeAt) <= failsafeActsIn && commanded
 	switch {
 	case taken && !known:
 		d.takeover("the vehicle's first report shows it armed", failsafeActs, shown.at)
@@ -544,6 +550,16 @@ func (d *drone) logTexts() {
 	d.tel.texts.toLog = nil
 }
 
+// logReadOnly logs once why a vehicle can be read, not commanded.
+func (d *drone) logReadOnly(v view) {
+	why := v.readOnly()
+	if !v.online || code(why) != codeUnsupported || why.Error() == d.readBecause {
+		return
+	}
+	d.readBecause = why.Error()
+	d.log.Warn("this vehicle can be read, not commanded", "because", why)
+}
+
 // logMode logs a mode that nobody asked for here.
 func (d *drone) logMode(why string) {
 	d.log.Info("mode changed", "mode", d.machine.mode, "vehicle_mode", d.modeName(), "why", why)
@@ -574,7 +590,8 @@ func (d *drone) reportOf(b shownMode, now time.Time) report {
 func (d *drone) view(now time.Time) view {
 	t := &d.tel
 	v := view{
-		now: now, firmware: d.firmware(), unproven: d.unproven(now), version: t.id.version, typ: t.id.typ,
+		now: now, firmware: d.firmware(), autopilot: t.id.autopilot, unproven: d.unproven(now),
+		version: t.id.version, typ: t.id.typ,
 		params: d.params.values, trip: d.cmd.acks.trip,
 		online: d.online, shownMode: d.machine.report.shownMode, critical: t.beat.critical,
 		landed: t.landedNow(now), landedAt: t.landed.at, height: t.height(now), ground: t.ground,

@@ -4,7 +4,9 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -270,6 +272,98 @@ func TestWhereHalfOfAllFramesAreLostAHoldGoesOutAndTheProofComes(t *testing.T) {
 			}
 			time.Sleep(15 * time.Second)
 			lineEqual(t, fmt.Sprint("seed ", seed, ": proven"), b.snapped().unproven, nil)
+		})
+	}
+}
+
+// As INAV and Betaflight sign by default: autopilot 0.
+func TestAForeignAutopilotIsReadAndNothingIsShownThatItMayMeanInAnotherWay(t *testing.T) {
+	for _, answers := range []bool{false, true} {
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_GENERIC, 0, false), func(b *lineBench) {
+				b.deaf, b.params = !answers, nil
+				b.served[idVersion] = &common.MessageAutopilotVersion{FlightSwVersion: 4<<24 | 7<<16}
+			})
+			time.Sleep(12 * time.Second)
+			b.say(&common.MessageGlobalPositionInt{Lat: 47e7, Lon: 8e7, Alt: 488000, RelativeAlt: 488090, Vz: 57})
+			b.say(&common.MessageSysStatus{
+				OnboardControlSensorsPresent: 7, OnboardControlSensorsEnabled: 7, BatteryRemaining: 100, CurrentBattery: -1,
+			})
+			time.Sleep(time.Millisecond)
+			body := b.drone.status(netip.Addr{})
+			lineEqual(t, "version", body.Vehicle.Version, nil)
+			lineEqual(t, "unhealthy", len(body.Unhealthy), 0)
+			lineEqual(t, "lost", body.Link.Lost, nil)
+			for name, v := range map[string]number{
+				"altitude": body.Position.Altitude, "down": body.Velocity.Down, "voltage": body.Battery.Voltage,
+				"remaining": body.Battery.Remaining,
+			} {
+				lineEqual(t, name+" is unknown", math.IsNaN(float64(v)), true)
+			}
+			lineEqual(t, "altitude_msl", body.Position.AltitudeMSL, 488)
+			lineEqual(t, "link.error", body.Link.Error != nil, !answers)
+			o := <-b.command(holdHere)
+			lineEqual(t, "the 501", o.err.Error(), "this vehicle signs as autopilot generic, quadrotor, as INAV and "+
+				"Betaflight do, and is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded")
+
+			before := len(b.messages(isQuestion))
+			time.Sleep(time.Minute)
+			asked := len(b.messages(isQuestion)) - before - 60 // our heartbeats
+			if !answers && asked > 12*10 {
+				t.Errorf("one that answers nothing is asked %d times a minute", asked)
+			}
+			lineEqual(t, "sent and no question", len(b.notQuestions()), 0)
+		})
+	}
+}
+
+func TestAnAutopilotOfAKindThatMAVLinkLacksHasAStatusWhileNoOtherIsHeard(t *testing.T) {
+	newKind := func(autopilot common.MAV_AUTOPILOT) *common.MessageHeartbeat {
+		beat := beatOf(autopilot, 0, false)
+		beat.Type = 250
+		return beat
+	}
+	for _, c := range []struct {
+		name      string
+		beat      *common.MessageHeartbeat
+		attitudes bool
+		before    bool // a vehicle of a known kind is heard before
+		want      byte // the system that is shown; 0: none
+	}{
+		{"ArduPilot with its attitude", newKind(common.MAV_AUTOPILOT_ARDUPILOTMEGA), true, false, 7},
+		{"PX4 with its attitude", newKind(common.MAV_AUTOPILOT_PX4), true, false, 7},
+		{"without: a router", newKind(common.MAV_AUTOPILOT_PX4), false, false, 0},
+		{"another autopilot", newKind(common.MAV_AUTOPILOT_GENERIC), true, false, 0},
+		{"beside a vehicle of a known kind", newKind(common.MAV_AUTOPILOT_PX4), true, true, 9},
+	} {
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, nil)
+			send := func(beat *common.MessageHeartbeat, system byte, attitudes bool) {
+				for i := range uint32(5) {
+					b.sayFrom(system, 1, beat)
+					if attitudes {
+						b.sayFrom(system, 1, attitudeAt(1000*(i+1)))
+					}
+					time.Sleep(time.Second)
+				}
+			}
+			if c.before {
+				send(px4Beat(), 9, true)
+			}
+			send(c.beat, 7, c.attitudes)
+			shown := byte(0)
+			if s := b.snapped(); s.tel.beat.received() {
+				shown = s.tel.id.system
+			}
+			lineEqual(t, c.name, shown, c.want)
+			if c.want != 7 {
+				return
+			}
+			o := <-b.command(holdHere)
+			lineEqual(t, c.name+": a command", o.code(), codeUnsupported)
+			send(px4Beat(), 9, true)
+			s := b.snapped()
+			lineEqual(t, c.name+": one of a known kind takes its place", s.tel.id.system, 9)
 		})
 	}
 }

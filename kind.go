@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
@@ -98,12 +99,24 @@ func (v view) readOnly() error {
 		return refuse(codeUnsupported, "a rover is commanded from PX4 1.17 on, and this one has %s: its state can "+
 			"be read, not commanded", v.version)
 	}
+	isNone := "no multicopter, VTOL, plane or rover"
 	if airframes[v.firmware] == airframeUnknown {
-		return refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can "+
-			"be read, not commanded")
+		isNone = "neither PX4 nor ArduPilot Copter or Plane"
 	}
-	return refuse(codeUnsupported, "this vehicle is no multicopter, VTOL, plane or rover: its state can be read, "+
-		"not commanded")
+	name := strings.TrimSuffix(lowerName(v.autopilot.String(), "MAV_AUTOPILOT_"), "mega")
+	likeness := ""
+	if v.autopilot == common.MAV_AUTOPILOT_GENERIC {
+		likeness = ", as INAV and Betaflight do"
+	}
+	return refuse(codeUnsupported, "this vehicle signs as autopilot %s, %s%s, and is %s: its state can be read, not "+
+		"commanded", name, typeName(v.typ), likeness, isNone)
+}
+
+// isForeign reports whether the vehicle's autopilot is neither PX4 nor ArduPilot, or has shown that it is not what it
+// calls itself: what its values mean is not known for certain.
+func (v view) isForeign() bool {
+	known := v.autopilot == common.MAV_AUTOPILOT_PX4 || v.autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA
+	return (!known && v.firmware == firmwareUnknown) || v.isStranger()
 }
 
 // mayDisarm reports whether a disarming drops nothing: the vehicle does not say that it is in the air. An

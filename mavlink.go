@@ -126,6 +126,9 @@ type link struct {
 	// vehicle: the vehicle's system id; 0 before its first heartbeat
 	vehicle byte
 
+	// newKind: the vehicle is of a kind that MAVLink does not have yet
+	newKind bool
+
 	address vehicleAddress
 
 	// lag is how far the line from the vehicle is behind.
@@ -626,7 +629,7 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 		m = f.decode()
 	}
 	if b, ok := m.(*minimal.MessageHeartbeat); ok && f.component == autopilotID {
-		if !isVehicle(b) || f.system == 0 {
+		if f.system == 0 || !(isVehicle(b) || l.takesNewKind(f.system, b, now)) {
 			l.hearOther(f, now)
 			return
 		}
@@ -845,14 +848,37 @@ func sticksTarget(m message.Message) byte {
 	return 0
 }
 
+// takesNewKind reports whether a vehicle of a kind that MAVLink does not have yet is the one that is shown: while no
+// vehicle of a known kind is heard. It is never commanded.
+func (l *link) takesNewKind(system byte, b *minimal.MessageHeartbeat, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !isNewKind(b):
+		return false
+	case l.vehicle != 0:
+		return l.vehicle == system && l.newKind
+	}
+	other := slices.ContainsFunc(l.autopilots[:], func(at time.Time) bool { return now.Sub(at) < neighbourFor })
+	return !other && l.others.isTilted(system, now)
+}
+
 // hearAutopilot handles an autopilot's heartbeat. Without -system the first autopilot is the vehicle.
 func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now time.Time) {
 	l := r.link
 	l.mu.Lock()
-	found := l.vehicle == 0 && (l.only == 0 || l.only == system)
+
+	// One of a kind that is known takes the place of one that is not.
+	replaces := l.newKind && isVehicle(b) && system != l.vehicle
+	found := (l.vehicle == 0 || replaces) && (l.only == 0 || l.only == system)
 	if found {
 		l.vehicle = system
-		l.address.at = r.in.from
+		l.address = vehicleAddress{at: r.in.from}
+		r.numbers = sequence{}
+		r.order = order{}
+	}
+	if system == l.vehicle {
+		l.newKind = !isVehicle(b)
 	}
 	vehicle := l.vehicle
 
@@ -862,6 +888,9 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 	l.autopilots[system] = now
 	l.secondReported = l.secondReported || second
 	l.mu.Unlock()
+	if found && replaces {
+		l.hear(heard{at: now, replaced: func() {}})
+	}
 	if found {
 		l.log.Info("vehicle found", "system", system, "autopilot", b.Autopilot, "type", b.Type)
 	}
