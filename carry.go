@@ -170,6 +170,9 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 	if err := t.mustStop(); err != nil {
 		return err
 	}
+	if err := d.awaitFamily(w, t); err != nil {
+		return err
+	}
 
 	// What it was planned for may have failed meanwhile, as a takeoff ahead of a goto.
 	if err := d.makePlan(t); err != nil {
@@ -187,6 +190,33 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 		return err
 	}
 	return d.makePlan(t)
+}
+
+// awaitFamily waits until the vehicle has shown that it is what it calls itself. Where it may be in the air what makes
+// it safe goes out without that: mavrest may have started again, or what it sends may be lost on its way.
+func (d *drone) awaitFamily(w waiter, t *task) error {
+	unproven := func() error { return d.view(time.Now()).unproven }
+	if unproven() == nil || t.firstLeg != nil {
+		return nil
+	}
+	request := func() {
+		for _, name := range ownParameters[d.firmware().mates()] {
+			d.params.ask(name)
+		}
+	}
+	judged := func() bool { return code(unproven()) != codeOffline }
+	if err := t.ask(w, copyEvery, time.Now().Add(familyWait), request, judged); err != nil {
+		return err
+	}
+	if err := unproven(); err != nil && (judged() || !t.request.stays() || !d.view(time.Now()).flying()) {
+		return err
+	}
+
+	// It is due from now on.
+	if t.request.urgent() && !t.unasked() {
+		t.askedAt = time.Now()
+	}
+	return nil
 }
 
 // awaitClear waits until the drone is clear of the ground, if the task flies to a place (rule 11). Where nothing lifts

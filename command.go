@@ -82,7 +82,8 @@ type acks struct {
 	answeredFrom time.Time
 }
 
-// questionKind is a kind of question to the vehicle: a command, a message (REQUEST_MESSAGE), or a parameter.
+// questionKind is a kind of question to the vehicle: a command with its first number, which names the stream or the
+// message that is asked for, or a parameter.
 type questionKind struct {
 	cmd   common.MAV_CMD
 	id    uint32
@@ -189,7 +190,7 @@ func (a *acks) send(c *command) error {
 	if err := a.link.send(c.step.message(a.tel.id.system, uint8(c.copies))); err != nil {
 		return err
 	}
-	a.asked[questionKind{cmd: c.step.cmd}] = true
+	a.asked[questionKind{cmd: c.step.cmd, id: uint32(max(0, c.step.p[0]))}] = true
 	if c.copies == 0 {
 		c.sentAt = now
 	}

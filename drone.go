@@ -74,6 +74,9 @@ type drone struct {
 
 	// targetAsked is when the target was requested last.
 	targetAsked time.Time
+
+	// readBecause is why the vehicle can be read, not commanded, as the log said it last; "": it has not said it.
+	readBecause string
 }
 
 // newDrone makes the drone on dev; only is its system id, 0 for the first autopilot heard. The drone, its
@@ -215,6 +218,7 @@ func (d *drone) doDue(now time.Time) time.Time {
 	next = sooner(next, d.watch(v))
 	next = sooner(next, d.sticks.tick(d.with(v)))
 	d.warn(v)
+	d.logReadOnly(v)
 	if acts := d.act(); acts.hold && d.cmd.idle() {
 		d.wg.Go(func() { d.changeMayWait(d.holdForSilent) })
 	}
@@ -304,6 +308,9 @@ func (d *drone) hearMessage(h heard) {
 	// The vehicle was taken for another family of autopilots.
 	if d.online && d.handshake.firmware != d.firmware() {
 		clear(d.params.values)
+		if d.params.family.shown&d.firmware() == 0 {
+			d.params.family = family{}
+		}
 		d.beginHandshake(now)
 	}
 	d.handshake.hear(m.GetID(), now)
@@ -330,9 +337,10 @@ func (d *drone) hearMessage(h heard) {
 		d.sticks.hearChannels(d.situation(now), d.tel.rc.channel)
 	case *common.MessageAutopilotVersion:
 		d.cmd.acks.hearAnswer(now)
-		span := flown[d.firmware()]
+		d.params.family.hearUID(autopilotUID{m.Uid, m.Uid2})
+		span, everFlown := flown[d.firmware()]
 		v := d.tel.id.version
-		if v != version && (v < span[0] || v >= span[1]) {
+		if everFlown && v != version && (v < span[0] || v >= span[1]) {
 			d.log.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version",
 				v, "flown_from", span[0], "flown_before", span[1])
 		}
@@ -398,6 +406,7 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 		if !d.machine.report.armed {
 			d.forget()
 		}
+		d.params.family.heardAgain(d.machine.report.armed, now)
 		d.log.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.beginHandshake(now)
 	}
@@ -423,7 +432,9 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	}
 
 	// One that only lasts did not change the mode: a Copter is CRITICAL for the whole flight after a low battery.
-	failsafeActs := shown.failsafe && shown.at.Sub(d.failsafeAt) <= failsafeActsIn
+	// What is only read may call much critical, and others command it.
+	commanded := d.view(now).readOnly() == nil
+	failsafeActs := shown.failsafe && shown.at.Sub(d.failsafeAt) <= failsafeActsIn && commanded
 	switch {
 	case taken && !known:
 		d.takeover("the vehicle's first report shows it armed", failsafeActs, shown.at)
@@ -486,6 +497,7 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.forget()
 	d.warned = nil
 	d.checked = time.Time{}
+	d.params.family = family{}
 	d.beginHandshake(now)
 	d.cmd.acks.ask(idHeartbeat)
 }
@@ -517,10 +529,13 @@ func (d *drone) able() error {
 // linkState is the link for the status. Its fault is nil when all is well; else the status says it, and each 503.
 func (d *drone) linkState(now time.Time) linkState {
 	s := d.link.state()
+	v := d.view(now)
 	switch {
 	case s.fault != nil:
 	case d.online && d.handshake.answersNothing(now):
-		s.fault = s.unanswered()
+		s.fault = s.unanswered(v.readOnly() != nil || v.unproven != nil)
+	case d.online && v.unproven != nil && now.Sub(d.handshake.began) >= familyWait:
+		s.fault = v.unproven
 	case d.online:
 		s.fault = s.late(d.cmd.acks.answersFor(now) >= silentFor)
 	case d.tel.beat.at.IsZero():
@@ -545,6 +560,16 @@ func (d *drone) logTexts() {
 		d.log.Debug("statustext", "severity", common.MAV_SEVERITY(s.severity), "text", s.text)
 	}
 	d.tel.texts.toLog = nil
+}
+
+// logReadOnly logs once why a vehicle can be read, not commanded.
+func (d *drone) logReadOnly(v view) {
+	why := v.readOnly()
+	if !v.online || code(why) != codeUnsupported || why.Error() == d.readBecause {
+		return
+	}
+	d.readBecause = why.Error()
+	d.log.Warn("this vehicle can be read, not commanded", "because", why)
 }
 
 // logMode logs a mode that nobody asked for here.
@@ -577,7 +602,8 @@ func (d *drone) reportOf(b shownMode, now time.Time) report {
 func (d *drone) view(now time.Time) view {
 	t := &d.tel
 	v := view{
-		now: now, firmware: d.firmware(), version: t.id.version, typ: t.id.typ,
+		now: now, firmware: d.firmware(), autopilot: t.id.autopilot, unproven: d.unproven(now),
+		version: t.id.version, typ: t.id.typ,
 		params: d.params.values, trip: d.cmd.acks.trip,
 		online: d.online, shownMode: d.machine.report.shownMode, critical: t.beat.critical, glitches: t.glitches(now),
 		landed: t.landedNow(now), landedAt: t.landed.at, height: t.height(now), ground: t.ground,
@@ -601,6 +627,12 @@ func (d *drone) view(now time.Time) view {
 		v.vtol = common.MAV_VTOL_STATE(t.id.vtol)
 	}
 	return v
+}
+
+// unproven is why the vehicle is not commanded as what it calls itself (docs/design.md, "Who it is"); nil: it has
+// shown that it is that.
+func (d *drone) unproven(now time.Time) error {
+	return d.params.family.unproven(d.firmware(), d.tel.boot.at, d.online && d.handshake.answersNothing(now))
 }
 
 // situation is the vehicle and our own state now.

@@ -99,7 +99,7 @@ func (l *badLine) pass(w *simWire, b []byte) []byte {
 				(m.TargetComponent == componentID || f.v1) {
 				l.acks[uint16(m.Command)]++
 			}
-		case *common.MessageCommandLong, *common.MessageCommandInt:
+		case *common.MessageCommandLong, *common.MessageCommandInt, *common.MessageParamRequestRead:
 			if l.commands != nil {
 				l.commands(f)
 			}
@@ -427,6 +427,11 @@ func newPTYAutopilot(t *testing.T, seed uint64) (s *ptyAutopilot, d *drone) {
 		for f := range heard {
 			ack := &common.MessageCommandAck{TargetSystem: 1, TargetComponent: componentID}
 			switch m := f.message().(type) {
+			case *common.MessageParamRequestRead:
+				if m.ParamId == "RTL_ALT" {
+					s.say(&common.MessageParamValue{ParamId: m.ParamId, ParamValue: 1500})
+				}
+				continue
 			case *common.MessageCommandLong:
 				ack.Command = m.Command
 				if m.Command == common.MAV_CMD_REQUEST_MESSAGE && m.Param1 == 0 {

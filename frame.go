@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -140,6 +142,9 @@ type deframer struct {
 
 	// tail: see tailLength; −1: not known yet
 	tail int
+
+	// babble: of a stream that is no datagrams
+	babble babble
 }
 
 // How many beginnings of frames are kept, and for how long: datagrams with forged senders must not take memory.
@@ -166,6 +171,7 @@ func (d *deframer) read(r io.Reader) error {
 	kept := copy(d.buf, d.rest)
 	n, err := r.Read(d.buf[kept:])
 	d.rest = d.buf[:kept+n]
+	d.babble.hear(d.buf[kept : kept+n])
 	return err
 }
 
@@ -244,6 +250,7 @@ func (d *deframer) next() (rawFrame, bool) {
 		f, size := d.candidate(d.rest)
 		switch {
 		case size > 0:
+			d.babble.over = d.babble.over || f.known != nil
 			d.rest = d.rest[size:]
 			d.skipped = 0
 			return f, true
@@ -393,6 +400,57 @@ func (f rawFrame) decode() (m message.Message) {
 	return m
 }
 
+// babble is what a stream of bytes is that has brought no MAVLink yet, as far as it names itself.
+type babble struct {
+	// tail: the end of what came last
+	tail []byte
+
+	// marks: how often each of babbles came
+	marks [len(babbles)]int
+
+	// over: MAVLink came
+	over bool
+}
+
+// babbles are what flight controllers say on a port that is not set to MAVLink.
+var babbles = [...]struct{ mark, says string }{
+	{"$M>", "MSP, not MAVLink: it is a flight controller with INAV or Betaflight; switch MAVLink on, on another of " +
+		"its ports (docs/autopilots.md, INAV and Betaflight)"},
+	{"$M<", "MSP, and it asks: a configurator or a radio is connected here, not a flight controller"},
+	{"$X>", "MSP 2, not MAVLink: it is a flight controller with INAV or Betaflight; switch MAVLink on, on another of " +
+		"its ports (docs/autopilots.md, INAV and Betaflight)"},
+	{"\r\n# ", "text, and shows a prompt (#): a command line is open there; close it with exit, and set the port to " +
+		"MAVLink"},
+	{"nsh> ", "text, and shows PX4's prompt (nsh>): set this port to MAVLink (MAV_0_CONFIG and so on)"},
+	{"login: ", "text, and asks for a login: this is a computer's console, not a flight controller"},
+}
+
+// babbleLeast is how often a mark must come: noise may hold it once.
+const babbleLeast = 2
+
+func (b *babble) hear(came []byte) {
+	if b.over || len(came) == 0 {
+		return
+	}
+	all := append(b.tail, came...)
+	for i, known := range babbles {
+		// What stood in the tail alone was counted before.
+		b.marks[i] += bytes.Count(all, []byte(known.mark)) - bytes.Count(b.tail, []byte(known.mark))
+	}
+	const longest = 8
+	b.tail = slices.Clone(all[max(0, len(all)-longest):])
+}
+
+// says is what the port speaks, if that is not MAVLink; nil: nothing says it.
+func (b *babble) says() error {
+	for i, known := range babbles {
+		if b.marks[i] >= babbleLeast && !b.over {
+			return errors.New("the port speaks " + known.says)
+		}
+	}
+	return nil
+}
+
 // sender encodes messages of one system and component, with a sequence of its own.
 // Only one goroutine may use it.
 type sender struct {
@@ -423,6 +481,29 @@ func (s *sender) encode(m message.Message) ([]byte, header) {
 	s.seq++
 	return binary.LittleEndian.AppendUint16(b, h.sum), h
 }
+
+// quietLow are the bytes below 0x80 that a heartbeat can't do without.
+var quietLow = []byte{0, 1, 3, 8, 9, 18}
+
+// isQuiet reports whether a flight controller's command line takes a byte for nothing: it is no letter, no sign and no
+// control character that such a line knows (docs/autopilots.md, "INAV and Betaflight").
+func isQuiet(c byte) bool { return c >= 0x80 || slices.Contains(quietLow, c) }
+
+// quietBeat is our heartbeat to a port on which no MAVLink was heard yet, and its header: whoever is there may take it
+// for what is typed. So it is one whose every byte is quiet, the number and the checksum too.
+func quietBeat(s *sender) ([]byte, header) {
+	beat := heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)
+	beat.SystemStatus = minimal.MAV_STATE_UNINIT
+	for {
+		b, h := s.encode(beat)
+		if !slices.ContainsFunc(b, func(c byte) bool { return !isQuiet(c) }) {
+			return b, h
+		}
+	}
+}
+
+// quietSystem is the system id of a quiet heartbeat: no other one is quiet for certain.
+const quietSystem = 1
 
 func heartbeat(typ minimal.MAV_TYPE) *minimal.MessageHeartbeat {
 	return &minimal.MessageHeartbeat{

@@ -189,6 +189,9 @@ func (h *handshake) ask(now time.Time) {
 	answered := h.answered
 	h.answered = false
 	p := h.params
+	if answered {
+		p.family.hearRound()
+	}
 	if !h.hasHeard(idHome) || !p.tel.home.received() {
 		p.acks.ask(idHome)
 	}
@@ -203,7 +206,7 @@ func (h *handshake) ask(now time.Time) {
 	known := func(name string) bool {
 		return p.known(name) && (name != "NAV_DLL_ACT" || now.Sub(p.stationAt) < stationEvery)
 	}
-	for _, names := range p.tel.id.parameterNames() {
+	for _, names := range slices.Concat(p.tel.id.parameterNames(), p.family.others(h.firmware)) {
 		if slices.ContainsFunc(names, known) {
 			continue
 		}
@@ -284,6 +287,9 @@ type parameters struct {
 
 	// stationAt is when NAV_DLL_ACT came last.
 	stationAt time.Time
+
+	// family is what the names of those that came show.
+	family family
 }
 
 // wingParameters are what PX4's planes and VTOLs are asked too: the radii of their circles, and how a VTOL lands.
@@ -349,6 +355,7 @@ func (p *parameters) known(name string) bool {
 func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool) {
 	v := float64(m.ParamValue)
 	f := p.tel.id.firmware()
+	p.family.hear(m.ParamId, now)
 	if !slices.Contains(slices.Concat(p.tel.id.parameterNames()...), m.ParamId) {
 		return false
 	}

@@ -390,6 +390,7 @@ type lineBench struct {
 	boot   uint32                     // the boot clock, in ms, of the ATTITUDEs that come with each beat; 0: none come
 	stall  bool                       // writes to the next port hang
 	deaf   bool                       // the handshake is not answered
+	loses  *rand.Rand                 // half of all frames are lost, in both directions; nil: none is
 	signs  bool                       // it signs its frames
 	live   bool                       // an interval of CURRENT_MODE or HEARTBEAT is accepted, not denied
 	lag    time.Duration              // delay of the handshake's answers
@@ -405,7 +406,7 @@ func newLineBench(t *testing.T, beat *common.MessageHeartbeat, with ...func(*lin
 	b := &lineBench{
 		t: t, start: time.Now(), beat: beat, system: 1, tries: make(map[uint16]int),
 		params: map[string]float64{"NAV_DLL_ACT": 0, "COM_RC_IN_MODE": 3, "SYSID_MYGCS": 255, "FS_GCS_ENABLE": 0,
-			"WPNAV_SPEED": 1000},
+			"WPNAV_SPEED": 1000, "RTL_ALT": 1500},
 		served: make(map[uint32]message.Message),
 	}
 	b.drone = newDrone(device{
@@ -472,6 +473,9 @@ func (b *lineBench) hearLink(m lineMessage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.heard = append(b.heard, m)
+	if b.loses != nil && b.loses.IntN(2) == 0 {
+		return
+	}
 	var id uint16
 	var param1 float32
 	switch m := m.msg.(type) {
@@ -563,7 +567,7 @@ func (b *lineBench) next(component byte, m message.Message) []byte {
 
 // feed sends bytes to the link. b.mu must be held.
 func (b *lineBench) feed(p []byte) {
-	if b.cable != nil {
+	if b.cable != nil && (b.loses == nil || b.loses.IntN(2) == 0) {
 		b.cable.toLink <- p
 	}
 }

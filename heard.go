@@ -32,6 +32,13 @@ func isVehicle(b *minimal.MessageHeartbeat) bool {
 	return b.Autopilot != minimal.MAV_AUTOPILOT_INVALID && slices.Contains(vehicleTypes, b.Type)
 }
 
+// isNewKind reports whether a heartbeat of component 1 is PX4's or ArduPilot's, with a MAV_TYPE that MAVLink does not
+// have yet. Routers sign with such types too: what tells a vehicle from them is its attitude.
+func isNewKind(b *minimal.MessageHeartbeat) bool {
+	known := b.Autopilot == minimal.MAV_AUTOPILOT_PX4 || b.Autopilot == minimal.MAV_AUTOPILOT_ARDUPILOTMEGA
+	return known && knownName(b.Type.String(), "MAV_TYPE_") == ""
+}
+
 // Limits of what is said to be heard where the vehicle is not.
 const (
 	neighboursKept = 8
@@ -52,6 +59,9 @@ type neighbour struct {
 
 	// radio: it sends RADIO_STATUS, or RADIO as old radios do
 	radio bool
+
+	// attitudes: how many ATTITUDEs it has sent
+	attitudes int
 
 	// frames: one alone may be noise
 	frames int
@@ -87,7 +97,16 @@ func (list *neighbours) hear(f rawFrame, now time.Time) {
 		}
 	case idRadioStatus, idRadio:
 		n.radio = true
+	case idAttitude:
+		n.attitudes++
 	}
+}
+
+// isTilted reports whether an autopilot with a system id has sent its attitude, more than once.
+func (list neighbours) isTilted(system byte, now time.Time) bool {
+	return slices.ContainsFunc(list, func(n neighbour) bool {
+		return n.system == system && n.component == autopilotID && n.attitudes > 1 && now.Sub(n.at) < neighbourFor
+	})
 }
 
 // words lists who is heard, and what that may mean; "" if nobody is.

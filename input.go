@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"net/netip"
 	"slices"
@@ -131,7 +132,7 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	}
 	v := d.situation(time.Now())
 	t := d.cmd.current()
-	if err := v.readOnly(); err != nil {
+	if err := cmp.Or(v.readOnly(), v.unproven); err != nil {
 		return 0, err
 	}
 	inStickMode := v.mode.flownBySticks()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
@@ -41,6 +42,9 @@ const px4Drives = firmwareVersion(1<<24 | 17<<16)
 // kind is the one question: how does the vehicle move now? A transition to the wing counts as the wing: nothing
 // stands still in it.
 func (v view) kind() kind {
+	if v.isStranger() {
+		return onlyRead
+	}
 	switch v.airframe() {
 	case multicopter:
 		return hovering
@@ -78,11 +82,16 @@ func (v view) onWing() bool { return v.kind() == onWing }
 // drives reports whether it is on wheels: half a throttle stands, and an armed vehicle calls itself in the air.
 func (v view) drives() bool { return v.airframe() == rover }
 
+// isStranger reports whether the vehicle has shown that it is not what it calls itself.
+func (v view) isStranger() bool { return v.unproven != nil && code(v.unproven) == codeUnsupported }
+
 // readOnly is why the vehicle can be read, not commanded; nil if it can be commanded.
 func (v view) readOnly() error {
 	switch {
 	case v.kind() != onlyRead:
 		return nil
+	case v.isStranger():
+		return v.unproven
 	case v.drives() && v.version == 0:
 		// Perhaps 1.17.
 		return refuse(codeOffline, "this rover has not reported its version of PX4 yet; try again")
@@ -90,12 +99,24 @@ func (v view) readOnly() error {
 		return refuse(codeUnsupported, "a rover is commanded from PX4 1.17 on, and this one has %s: its state can "+
 			"be read, not commanded", v.version)
 	}
+	isNone := "no multicopter, VTOL, plane or rover"
 	if airframes[v.firmware] == airframeUnknown {
-		return refuse(codeUnsupported, "this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can "+
-			"be read, not commanded")
+		isNone = "neither PX4 nor ArduPilot Copter or Plane"
 	}
-	return refuse(codeUnsupported, "this vehicle is no multicopter, VTOL, plane or rover: its state can be read, "+
-		"not commanded")
+	name := strings.TrimSuffix(lowerName(v.autopilot.String(), "MAV_AUTOPILOT_"), "mega")
+	likeness := ""
+	if v.autopilot == common.MAV_AUTOPILOT_GENERIC {
+		likeness = ", as INAV and Betaflight do"
+	}
+	return refuse(codeUnsupported, "this vehicle signs as autopilot %s, %s%s, and is %s: its state can be read, not "+
+		"commanded", name, typeName(v.typ), likeness, isNone)
+}
+
+// isForeign reports whether the vehicle's autopilot is neither PX4 nor ArduPilot, or has shown that it is not what it
+// calls itself: what its values mean is not known for certain.
+func (v view) isForeign() bool {
+	known := v.autopilot == common.MAV_AUTOPILOT_PX4 || v.autopilot == common.MAV_AUTOPILOT_ARDUPILOTMEGA
+	return (!known && v.firmware == firmwareUnknown) || v.isStranger()
 }
 
 // mayDisarm reports whether a disarming drops nothing: the vehicle does not say that it is in the air. An

@@ -55,6 +55,7 @@ var laws = []law{
 	{"sticks at rest stand on wheels", "Who has the sticks", sticksRest},
 	{"nothing is sent to a client's place before the drone is clear of the ground",
 		"Rule 11: Nothing flies sideways at the ground", clearFirst},
+	{"what has not shown what it is gets no sticks, and only what makes it safe in the air", "Who it is", familyFirst},
 	{"a landing at a place begins over the place", "Rule 9: A landing at a place", landsAtItsPlace},
 	{"PX4 is asked for home before a takeoff and a goto to a height above home",
 		"Rule 5: Before each step a report", homeIsAsked},
@@ -89,6 +90,25 @@ func handsOff(b *book, wrong verdict) {
 				wrong(s.at, "sticks %+v went out %s, after %+v", s.axes, when(s.stamp), last)
 			}
 		}
+	}
+}
+
+func familyFirst(b *book, wrong verdict) {
+	if !b.liar {
+		return
+	}
+	for _, c := range b.commands {
+		safe := slices.ContainsFunc([]Mode{ModeHold, ModeLand, ModeRTL}, func(m Mode) bool {
+			return c.p[1] == float32(entered[copter][m])
+		})
+		brakes := c.p[1] == simArduBrake
+		last := b.beatBefore(c.n)
+		if c.cmd != common.MAV_CMD_DO_SET_MODE || !(safe || brakes) || last == nil || !last.armed {
+			wrong(c.at, "%v was sent", c)
+		}
+	}
+	for _, s := range b.sticks {
+		wrong(s.at, "sticks went out")
 	}
 }
 

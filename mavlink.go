@@ -126,6 +126,9 @@ type link struct {
 	// vehicle: the vehicle's system id; 0 before its first heartbeat
 	vehicle byte
 
+	// newKind: the vehicle is of a kind that MAVLink does not have yet
+	newKind bool
+
 	address vehicleAddress
 
 	// lag is how far the line from the vehicle is behind.
@@ -431,8 +434,9 @@ func (l *link) state() linkState {
 	}
 }
 
-// unanswered is what to say of a vehicle that answers nothing.
-func (s linkState) unanswered() error {
+// unanswered is what to say of a vehicle that answers nothing. readOnly: it has not shown what it is, or is never
+// commanded.
+func (s linkState) unanswered(readOnly bool) error {
 	do := "check that the router or the bridge passes on to the autopilot what mavrest sends"
 	if s.signed {
 		do = "its frames are signed: it ignores those that are not, and mavrest can't sign; turn signing off on " +
@@ -440,8 +444,11 @@ func (s linkState) unanswered() error {
 	} else if s.lossy {
 		do = "check the wire from the board's TX to the autopilot's RX, and that its port is not half duplex"
 	}
-	return fmt.Errorf("this vehicle is heard, and answers nothing that mavrest sends: it can be read, not "+
-		"commanded; %s", do)
+	so := "commands go out all the same"
+	if readOnly {
+		so = "it can be read, not commanded"
+	}
+	return fmt.Errorf("this vehicle is heard, and answers nothing that mavrest sends: %s; %s", so, do)
 }
 
 // lateFrom is how far behind the line is from when on the status says so.
@@ -541,6 +548,9 @@ func (r *reader) read() error {
 		r.handle(f, now)
 	}
 	r.hearNoise(now)
+	if says := r.in.babble.says(); says != nil {
+		l.fail(says)
+	}
 	switch {
 	case l.device.datagrams && errors.Is(err, syscall.ECONNREFUSED):
 		// Nobody listens there yet.
@@ -619,7 +629,7 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 		m = f.decode()
 	}
 	if b, ok := m.(*minimal.MessageHeartbeat); ok && f.component == autopilotID {
-		if !isVehicle(b) || f.system == 0 {
+		if f.system == 0 || !(isVehicle(b) || l.takesNewKind(f.system, b, now)) {
 			l.hearOther(f, now)
 			return
 		}
@@ -838,14 +848,37 @@ func sticksTarget(m message.Message) byte {
 	return 0
 }
 
+// takesNewKind reports whether a vehicle of a kind that MAVLink does not have yet is the one that is shown: while no
+// vehicle of a known kind is heard. It is never commanded.
+func (l *link) takesNewKind(system byte, b *minimal.MessageHeartbeat, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !isNewKind(b):
+		return false
+	case l.vehicle != 0:
+		return l.vehicle == system && l.newKind
+	}
+	other := slices.ContainsFunc(l.autopilots[:], func(at time.Time) bool { return now.Sub(at) < neighbourFor })
+	return !other && l.others.isTilted(system, now)
+}
+
 // hearAutopilot handles an autopilot's heartbeat. Without -system the first autopilot is the vehicle.
 func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now time.Time) {
 	l := r.link
 	l.mu.Lock()
-	found := l.vehicle == 0 && (l.only == 0 || l.only == system)
+
+	// One of a kind that is known takes the place of one that is not.
+	replaces := l.newKind && isVehicle(b) && system != l.vehicle
+	found := (l.vehicle == 0 || replaces) && (l.only == 0 || l.only == system)
 	if found {
 		l.vehicle = system
-		l.address.at = r.in.from
+		l.address = vehicleAddress{at: r.in.from}
+		r.numbers = sequence{}
+		r.order = order{}
+	}
+	if system == l.vehicle {
+		l.newKind = !isVehicle(b)
 	}
 	vehicle := l.vehicle
 
@@ -855,6 +888,9 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 	l.autopilots[system] = now
 	l.secondReported = l.secondReported || second
 	l.mu.Unlock()
+	if found && replaces {
+		l.hear(heard{at: now, replaced: func() {}})
+	}
 	if found {
 		l.log.Info("vehicle found", "system", system, "autopilot", b.Autopilot, "type", b.Type)
 	}
@@ -888,7 +924,11 @@ func newWriter(l *link, p port) *writer {
 // ctx is done too, the program ends: run then writes what is left in the queue.
 func (w *writer) run(ctx, broken context.Context) (err error) {
 	beat := time.Tick(heartbeatEvery)
-	err = w.beat()
+
+	// On any other port it listens first.
+	if w.link.device.datagrams {
+		err = w.beat()
+	}
 	for err == nil {
 		select {
 		case <-broken.Done():
@@ -922,9 +962,16 @@ func (w *writer) drain() {
 	}
 }
 
-// beat writes our heartbeat and, if it is wanted, a ground station's. An ArduPilot gets one only with -gcs:
+// beat writes our heartbeat and, if it is wanted, a ground station's. Where no MAVLink was heard yet since the port was
+// opened it is a quiet one. An ArduPilot gets one only with -gcs:
 // from the first sticks on as its own ground station, SYSID_MYGCS/190: there is no other.
 func (w *writer) beat() error {
+	w.link.mu.Lock()
+	heard := !w.link.framesFrom.IsZero() || w.link.device.datagrams
+	w.link.mu.Unlock()
+	if !heard {
+		return w.pass(w.quietFrame(), netip.AddrPort{}, true)
+	}
 	err := w.put(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)})
 	w.link.mu.Lock()
 	stickSystem := w.link.stickSystem
@@ -945,12 +992,16 @@ func (w *writer) put(o outgoing) error {
 	if !o.at.IsZero() && time.Since(o.at) > staleAfter {
 		return nil
 	}
-	b := padding[:]
-	if o.msg != nil {
-		b = w.frame(o)
+	if o.msg == nil {
+		return w.pass(padding[:], o.to, false)
 	}
+	return w.pass(w.frame(o), o.to, true)
+}
+
+// pass writes bytes, of which a frame counts as sent.
+func (w *writer) pass(b []byte, to netip.AddrPort, isFrame bool) error {
 	w.port.SetWriteDeadline(time.Now().Add(writeTimeout))
-	err := w.write(b, o.to)
+	err := w.write(b, to)
 	switch {
 	case err == errNoPeer:
 		return nil
@@ -960,7 +1011,7 @@ func (w *writer) put(o outgoing) error {
 		// Nobody listens there yet.
 		w.link.fail(err)
 		return nil
-	case err == nil && o.msg != nil:
+	case err == nil && isFrame:
 		w.link.sent.Add(1)
 	}
 	return err
@@ -987,11 +1038,25 @@ func (w *writer) frame(o outgoing) []byte {
 	l := w.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ids := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
-	if w.senders[ids] == nil {
-		w.senders[ids] = newSender(ids[0], ids[1])
-	}
-	b, h := w.senders[ids].encode(o.msg)
+	b, h := w.sender(cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)).encode(o.msg)
 	l.recent.add(h, time.Now())
 	return b
+}
+
+// quietFrame is frame of a quiet heartbeat.
+func (w *writer) quietFrame() []byte {
+	w.link.mu.Lock()
+	defer w.link.mu.Unlock()
+	b, h := quietBeat(w.sender(quietSystem, componentID))
+	w.link.recent.add(h, time.Now())
+	return b
+}
+
+// sender is the sender with these ids.
+func (w *writer) sender(system, component byte) *sender {
+	ids := [2]byte{system, component}
+	if w.senders[ids] == nil {
+		w.senders[ids] = newSender(system, component)
+	}
+	return w.senders[ids]
 }

@@ -128,6 +128,7 @@ type trouble struct {
 type book struct {
 	flavour  simFlavour
 	firmware firmware
+	liar     bool // the vehicle is not what it calls itself
 
 	mu        sync.Mutex
 	n         int

@@ -78,6 +78,9 @@ func (r request) urgent() bool {
 	return r.disarms() || (r.setMode && r.mode >= ModeHold && !r.goTo)
 }
 
+// stays reports whether the request makes a vehicle safe where it is or on its way home, and does nothing else.
+func (r request) stays() bool { return r.setMode && r.urgent() && r.lat == nil && r.arm == nil }
+
 // checkLag refuses what moves the vehicle where the line is so far behind that its place is not known. What makes it
 // safe goes out all the same.
 func (r request) checkLag(behind time.Duration) error {
@@ -723,7 +726,7 @@ func (v view) tooLow(what string) error {
 // modes are the names of the modes that this vehicle can be set to, perhaps not now; any other is 501.
 func (v view) modes() []string {
 	list := []string{}
-	for m := ModeManual; m < ModeOther && v.kind() != onlyRead; m++ {
+	for m := ModeManual; m < ModeOther && v.kind() != onlyRead && v.unproven == nil; m++ {
 		leavesHover := m == ModeHold && v.armed && v.checkHover(request{mode: m}) != nil
 		if v.canEnter(m) && !leavesHover {
 			list = append(list, m.String())

@@ -39,6 +39,12 @@ func parseVehicle(t *testing.T, s string) view {
 	if typ, ok := px4Kinds[w[0]]; ok {
 		v.firmware, v.typ, v.version = px4, typ, px4Drives
 	}
+	switch {
+	case v.firmware == px4:
+		v.autopilot = common.MAV_AUTOPILOT_PX4
+	case v.firmware.ardupilot():
+		v.autopilot = common.MAV_AUTOPILOT_ARDUPILOTMEGA
+	}
 	if v.firmware == quadPlane {
 		v.vtol = common.MAV_VTOL_STATE_MC
 	}
@@ -360,8 +366,11 @@ func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
 }
 
 func TestAnUnknownAutopilotIsNotCommanded(t *testing.T) {
-	const unknown = "unsupported: this autopilot is neither PX4 nor ArduPilot Copter or Plane: its state can be " +
-		"read, not commanded"
+	const (
+		end      = ", and is neither PX4 nor ArduPilot Copter or Plane: its state can be read, not commanded"
+		unknown  = "unsupported: this vehicle signs as autopilot ardupilot, generic" + end
+		stranger = "unsupported: this vehicle signs as autopilot generic, generic, as INAV and Betaflight do" + end
+	)
 	testPlans(t, []planRow{
 		{"rover MANUAL landed", "set mode=hold", []string{unknown}},
 		{"rover MANUAL landed", "set arm=true", []string{unknown}},
@@ -369,7 +378,7 @@ func TestAnUnknownAutopilotIsNotCommanded(t *testing.T) {
 		{"rover MANUAL armed", "goto altitude=20", []string{unknown}},
 		{"rover MANUAL armed", "land", []string{unknown}},
 		{"sub MANUAL armed", "set mode=rtl", []string{unknown}},
-		{"stranger MANUAL armed", "set mode=rtl", []string{unknown}},
+		{"stranger MANUAL armed", "set mode=rtl", []string{stranger}},
 	})
 }
 
@@ -384,8 +393,8 @@ func TestPX4PlansByKind(t *testing.T) {
 		landThere = "land lat=47.398 lon=8.546"
 		goTo      = "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"
 		pause     = "LONG 192 [-1 1 0 …NaN]"
-		readOnly  = "unsupported: this vehicle is no multicopter, VTOL, plane or rover: its state can be read, not " +
-			"commanded"
+		readOnly  = "unsupported: this vehicle signs as autopilot px4, surface_boat, and is no multicopter, VTOL, plane " +
+			"or rover: its state can be read, not commanded"
 	)
 	about := func(format, what string) []string { return []string{fmt.Sprintf(format, what)} }
 	testPlans(t, []planRow{

@@ -21,7 +21,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"go.bug.st/serial"
 )
 
@@ -492,15 +491,17 @@ func (d *serialDevice) rates() []int {
 }
 
 // search listens at each baud rate until a frame with a good checksum arrives. After each
-// rate without one it sends a heartbeat and nothing else: PX4 on USB is silent until it hears one.
+// rate without one it sends a quiet heartbeat and nothing else: PX4 on USB is silent until it hears one.
 func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
-	probe := newSender(1, componentID)
+	probe := newSender(quietSystem, componentID)
+	var says error
 	for _, baud := range d.rates() {
 		if err := p.line.SetMode(&serial.Mode{BaudRate: baud}); err != nil {
 			slog.Debug("baud rate not supported", "device", d.path, "baud", baud, "error", err)
 			continue
 		}
-		err := d.listen(ctx, p)
+		spoken, err := d.listen(ctx, p)
+		says = cmp.Or(says, spoken)
 		if err == nil {
 			d.baud.Store(int64(baud))
 			return nil
@@ -508,20 +509,20 @@ func (d *serialDevice) search(ctx context.Context, p *serialPort) error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		beat, _ := probe.encode(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
+		beat, _ := quietBeat(probe)
 		p.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if _, err := p.Write(beat); err != nil {
 			return err
 		}
 	}
-	return errNoMAVLink
+	return cmp.Or(says, errNoMAVLink)
 }
 
 var errNoMAVLink = errors.New("no MAVLink at any baud rate that was tried")
 
 // listen returns nil when a frame with a good checksum comes, os.ErrDeadlineExceeded if
-// none comes within baudListen.
-func (d *serialDevice) listen(ctx context.Context, p *serialPort) error {
+// none comes within baudListen. says is what the port speaks instead.
+func (d *serialDevice) listen(ctx context.Context, p *serialPort) (says, err error) {
 	var in deframer
 	defer func() { d.noise.Add(in.errors) }()
 	p.SetReadDeadline(time.Now().Add(baudListen))
@@ -531,11 +532,11 @@ func (d *serialDevice) listen(ctx context.Context, p *serialPort) error {
 	defer stop()
 	for {
 		if err := in.read(p); err != nil {
-			return cmp.Or(ctx.Err(), err)
+			return in.babble.says(), cmp.Or(ctx.Err(), err)
 		}
 		for f, ok := in.next(); ok; f, ok = in.next() {
 			if f.known != nil {
-				return nil
+				return nil, nil
 			}
 		}
 	}
@@ -567,6 +568,10 @@ var boardWords = []string{
 	"VOLOLAND", "Airvolute", "Horizon31", "Laser_Navigation", "Qiotek", "Swift-Flyer", "Aocoda", "Diatone",
 }
 
+// otherWords are words in the USB names of boards whose firmware is never commanded, and restarts by what it takes for
+// typed.
+var otherWords = []string{"INAV", "Betaflight", "Cleanflight", "EmuFlight"}
+
 // autoPorts returns the ports of the autopilots on USB, then headerPorts.
 func autoPorts() []string {
 	// The only error is a bad pattern.
@@ -575,7 +580,10 @@ func autoPorts() []string {
 }
 
 func isBoard(name string) bool {
-	return !strings.Contains(name, "BL_") &&
+	other := slices.ContainsFunc(otherWords, func(word string) bool {
+		return strings.Contains(strings.ToLower(name), strings.ToLower(word))
+	})
+	return !strings.Contains(name, "BL_") && !other &&
 		slices.ContainsFunc(boardWords, func(word string) bool { return strings.Contains(name, word) })
 }
 

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -330,10 +331,10 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 	if turns := int(time.Since(began) / baudListen); len(before) > turns {
 		t.Errorf("%d messages in %d turns", len(before), turns)
 	}
-	for i, m := range before {
+	lineEqual(t, "bytes beside the allowed ones", loud(line), 0)
+	for _, m := range before {
 		lineEqual(t, "it is our heartbeat", isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(m) &&
 			m.component == componentID, true)
-		lineEqual(t, "sequence", m.seq-before[0].seq, byte(i))
 	}
 	var seq byte
 	waitUntil(t, "the link is online", func() bool {
@@ -1018,6 +1019,9 @@ func TestAutopilotsAreKnownByTheirUSBNames(t *testing.T) {
 		"usb-ARK_ARK_FPV.x_0-if00":                                 true,
 		"usb-3D_Robotics_PX4_BL_FMU_v2.x_0-if00":                   false, // its boot loader
 		"usb-ArduPilot_Pixhawk1-BL_390038000B51343132393437-if00":  false,
+		"usb-INAV_MatekH743_2C0031000E51303432323138-if00":         false,
+		"usb-Betaflight_Matek_F405_0x8000000-if00":                 false,
+		"usb-BETAFLIGHT_Holybro_Kakute_0x8000000-if00":             false,
 		"usb-FTDI_FT232R_USB_UART_A50285BI-if00-port0":             false,
 		"usb-Silicon_Labs_CP2102_USB_to_UART_Bridge_0001-if00":     false,
 		"usb-u-blox_AG_u-blox_GNSS_receiver-if00":                  false,
@@ -1027,6 +1031,120 @@ func TestAutopilotsAreKnownByTheirUSBNames(t *testing.T) {
 	} {
 		lineEqual(t, name, isBoard(name), want)
 	}
+}
+
+// ---- Before MAVLink was heard ----
+
+// allowed are the bytes that may go to a port on which no MAVLink was heard.
+func allowed(c byte) bool { return c >= 0x80 || bytes.IndexByte([]byte{0, 1, 3, 8, 9, 18}, c) >= 0 }
+
+// loud counts the bytes beside them.
+func loud(b []byte) (n int) {
+	for _, c := range b {
+		n += b2i(!allowed(c))
+	}
+	return n
+}
+
+// mutePort is silent, and keeps what is written to it.
+type mutePort struct {
+	*cable
+	mu      sync.Mutex
+	written []byte
+	at      []time.Time
+}
+
+func (p *mutePort) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.written = append(p.written, b...)
+	p.at = append(p.at, time.Now())
+	return len(b), nil
+}
+
+func TestUntilMAVLinkIsHeardOnlyQuietHeartbeatsGoOutAndNoneInTheFirstSecond(t *testing.T) {
+	for _, only := range []byte{0, 35, 77} {
+		inLinkBubble(t, func(t *testing.T) {
+			p := &mutePort{cable: newCable(func(lineMessage) {})}
+			open := func(context.Context) (port, error) { return p, nil }
+			d := newDrone(device{name: "quiet", open: open}, only, true, slog.Default())
+			ctx, end := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { d.run(ctx) })
+			began := time.Now()
+			time.Sleep(4*time.Minute + 100*time.Millisecond)
+			lineEqual(t, "heartbeats in 4 minutes", len(p.at), 4*60)
+			lineEqual(t, "the first one", p.at[0].Sub(began), time.Second)
+			lineEqual(t, "bytes beside the allowed ones", loud(p.written), 0)
+			for _, m := range parseLine(p.written) {
+				lineEqual(t, "it is our heartbeat", isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(m) &&
+					m.component == componentID, true)
+			}
+
+			// PX4's USB begins to speak at a heartbeat of 9 bytes, of either version.
+			lineEqual(t, "a heartbeat's begin", fmt.Sprint(p.written[:2]), "[253 9]")
+
+			p.written = nil
+			p.toLink <- packet(1, cmp.Or(only, 1), 1, px4Beat())
+			time.Sleep(3 * time.Second)
+			said := slices.ContainsFunc(parseLine(p.written), isBeat(minimal.MAV_TYPE_GCS))
+			lineEqual(t, "then our heartbeats go out as ever", said, true)
+			end()
+			running.Wait()
+		})
+	}
+}
+
+func TestWhateverItsNumberBeginsWithAQuietHeartbeatIsFound(t *testing.T) {
+	for seq := range 256 {
+		b, _ := quietBeat(&sender{system: quietSystem, component: componentID, seq: byte(seq)})
+		lineEqual(t, fmt.Sprint("bytes beside the allowed ones, from ", seq), loud(b), 0)
+	}
+}
+
+func TestAPortThatSpeaksMSPOrShowsAPromptIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		name, says string
+		parts      []string
+	}{
+		{"MSP", "MSP, not MAVLink", []string{"$M>\x03\x01\x00\x01\x2e", "\x02$M>\x00\x02\x02"}},
+		{"MSP, cut anywhere", "MSP, not MAVLink", []string{"$M", ">\x00$", "M", ">"}},
+		{"MSP 2", "MSP 2, not MAVLink", []string{"$X>\x00$X>"}},
+		{"a configurator", "MSP, and it asks", []string{"$M<\x00", "$M<\x00"}},
+		{"a prompt", "a prompt (#)", []string{"\r\n# ", "help\r\n# "}},
+		{"PX4's shell", "nsh>", []string{"\x1b[Knsh> ", "\r\nnsh> "}},
+		{"a login", "a login", []string{"raspberrypi login: ", "\r\nraspberrypi login: "}},
+		{"once in noise", "", []string{"a1$M>9", "qqqqqqqq"}},
+		{"MAVLink beside it", "", []string{"$M>$M>", string(packet(1, 1, 1, px4Beat()))}},
+	} {
+		var in deframer
+		for _, part := range c.parts {
+			in.read(strings.NewReader(part))
+			for _, ok := in.next(); ok; _, ok = in.next() {
+			}
+		}
+		got := fmt.Sprint(in.babble.says())
+		if c.says == "" {
+			lineEqual(t, c.name, in.babble.says(), nil)
+		} else if !strings.Contains(got, c.says) {
+			t.Errorf("%s: says %q, want %q", c.name, got, c.says)
+		}
+	}
+	inLinkBubble(t, func(t *testing.T) {
+		p := &mutePort{cable: newCable(func(lineMessage) {})}
+		open := func(context.Context) (port, error) { return p, nil }
+		d := newDrone(device{name: "quiet", open: open}, 0, false, slog.Default())
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { d.run(ctx) })
+		time.Sleep(time.Second)
+		p.toLink <- []byte("$M>\x00$M>")
+		time.Sleep(20 * time.Second)
+		said := fmt.Sprint(d.snapped().link.fault)
+		lineEqual(t, "link.error says it: "+said, strings.Contains(said, "INAV or Betaflight"), true)
+		end()
+		running.Wait()
+	})
 }
 
 // ---- UDP and TCP ----

@@ -216,7 +216,7 @@ type linkBody struct {
 	HeartbeatAge number  `json:"heartbeat_age"`
 	Lag          number  `json:"lag"`
 	Received     uint64  `json:"received"`
-	Lost         uint64  `json:"lost"`
+	Lost         *uint64 `json:"lost"`
 	Errors       uint64  `json:"errors"`
 	Sent         uint64  `json:"sent"`
 	Error        *string `json:"error"`
@@ -259,7 +259,31 @@ func render(s *snapshot, client netip.Addr) *statusBody {
 	if home := &t.home; home.received() {
 		body.Home = home.body(now)
 	}
+	if heard && s.isForeign() {
+		body.dropUnsure()
+	}
 	return body
+}
+
+// dropUnsure makes null what another autopilot than PX4 or ArduPilot may mean in another way (docs/autopilots.md, "INAV
+// and Betaflight").
+func (body *statusBody) dropUnsure() {
+	unknown := number(math.NaN())
+	body.Unhealthy = []string{}
+	body.Link.Lost = nil
+	if v := body.Vehicle; v != nil {
+		v.Version = nil
+	}
+	if p := body.Position; p != nil {
+		p.Altitude = unknown
+	}
+	if v := body.Velocity; v != nil {
+		v.Down = unknown
+	}
+	if b := body.Battery; b != nil && b.Voltage == 0 {
+		b.Voltage = unknown
+		b.Remaining = unknown
+	}
 }
 
 func (s *snapshot) vehicleBody() *vehicleBody {
@@ -387,7 +411,7 @@ func (l *linkState) body(heartbeatAge number) linkBody {
 		HeartbeatAge: heartbeatAge,
 		Lag:          rounded(l.behind(), 2),
 		Received:     l.received,
-		Lost:         l.lost,
+		Lost:         &l.lost,
 		Errors:       l.errors,
 		Sent:         l.sent,
 		Error:        ifKnown(l.fault != nil, fmt.Sprint(l.fault)),

@@ -12,6 +12,13 @@ type view struct {
 	now      time.Time
 	firmware firmware
 
+	// autopilot: as its heartbeat has it
+	autopilot common.MAV_AUTOPILOT
+
+	// unproven is why it is not commanded, though what it calls itself would be: it has not shown yet that it is that
+	// (503), or has shown that it is something else (501); nil: it has shown it
+	unproven error
+
 	// version: 0 if unknown
 	version firmwareVersion
 

@@ -41,18 +41,20 @@ type worldKind struct {
 	name    string
 	flavour simFlavour
 	params  map[string]float64
-	inAir   bool // a flight may begin in the air
+	inAir   bool   // a flight may begin in the air
+	lacks   string // a parameter that the vehicle does not have, though what it calls itself has it
 }
 
 var worldKinds = []worldKind{
-	{"px4", simPX4, nil, true},
-	{"copter", simArduPilot, nil, true},
-	{"px4-vtol", simPX4VTOL, nil, true},
-	{"quadplane that hovers at places", simQuadPlane, map[string]float64{"Q_GUIDED_MODE": 1}, true},
-	{"px4-rover", simPX4Rover, nil, false},
-	{"quadplane that circles places", simQuadPlane, map[string]float64{"Q_GUIDED_MODE": 0}, true},
-	{"px4-plane", simPX4Plane, nil, false},
-	{"px4 that obeys a transmitter first", simPX4, map[string]float64{"COM_RC_IN_MODE": 5}, true},
+	{"px4", simPX4, nil, true, ""},
+	{"copter", simArduPilot, nil, true, ""},
+	{"px4-vtol", simPX4VTOL, nil, true, ""},
+	{"quadplane that hovers at places", simQuadPlane, map[string]float64{"Q_GUIDED_MODE": 1}, true, ""},
+	{"px4-rover", simPX4Rover, nil, false, ""},
+	{"quadplane that circles places", simQuadPlane, map[string]float64{"Q_GUIDED_MODE": 0}, true, ""},
+	{"px4-plane", simPX4Plane, nil, false, ""},
+	{"px4 that obeys a transmitter first", simPX4, map[string]float64{"COM_RC_IN_MODE": 5}, true, ""},
+	{"another one that calls itself a copter", simArduPilot, nil, true, "RTL_ALT"},
 }
 
 // vehicle is the kind that a flight's setup chooses, its receiver, and whether it begins in the air.
@@ -550,6 +552,7 @@ func (t worldTap) Write(raw []byte) (int, error) {
 func flyBytes(t *testing.T, setup byte, happens []byte, again string) {
 	kind, receiver, inAir := vehicle(setup)
 	w := &world{book: newBook(kind.flavour)}
+	w.book.liar = kind.lacks != ""
 	var truth func() simState
 	prepare := func(s *simulator) {
 		truth = s.truth
@@ -558,6 +561,7 @@ func flyBytes(t *testing.T, setup byte, happens []byte, again string) {
 		for name, value := range kind.params {
 			s.params[name] = value
 		}
+		delete(s.params, kind.lacks)
 		s.switches().onMode = w.book.enters
 		s.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
 			w.book.answers(a)
