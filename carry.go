@@ -27,7 +27,7 @@ func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) (err er
 		if m.finished() {
 			err = d.explained(w, m.why)
 		} else {
-			err = notDone(m, time.Since(began), d.able())
+			err = m.notDone(d.view(time.Now()), time.Since(began), d.able())
 		}
 	})
 	return err
@@ -743,7 +743,10 @@ func (d *drone) explained(w waiter, err error) error {
 	// They come as late as the report did.
 	w.wait(until.Add(d.cmd.acks.behind), func() bool { return d.cmd.stopped })
 
-	// The restart shows after the disarming that it looks like at first.
+	// A restart looks like a disarming until the clock shows it.
+	w.wait(e.since.Add(clockWithin), func() bool {
+		return d.cmd.stopped || d.machine.report.armed || d.tel.boot.at.After(e.since) || d.restartedAt.After(e.since)
+	})
 	if d.restartedAt.After(e.since) {
 		e = interruption(d.restartedAt, restartedWhy+"; before that: "+e.text)
 	}
@@ -764,6 +767,10 @@ func (d *drone) explained(w waiter, err error) error {
 	}
 	return refuse(codeInterrupted, "%s", text)
 }
+
+// clockWithin is how long the clock may take to come after a restart. An ArduPilot's took 1.5 s (docs/autopilots.md,
+// "ArduPilot: links and streams").
+const clockWithin = 4 * time.Second
 
 // restartedWhy is what ends everything at a restart.
 const restartedWhy = "the autopilot has started again"

@@ -192,6 +192,9 @@ func eventWords() []flightWord {
 		{"pauses", "another program pauses a Copter's goto", "pauses", done(func(p *player, _ []string) {
 			p.sim.change(func() { p.sim.brain.(*simArduBrain).paused = true })
 		})},
+		{"steers", "another program stops a Copter by velocities", "steers", done(func(p *player, _ []string) {
+			p.sim.change(func() { p.sim.brain.(*simArduBrain).going = false })
+		})},
 		{"restart grounded", "the autopilot restarts on the ground at home",
 			"restart grounded", marks(func(p *player, _ []string) { p.sim.reboot(false) })},
 		{"receiver RECEIVER", "the receiver of the transmitter is none, lost, idle or in the pilot's hand",

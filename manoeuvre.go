@@ -37,6 +37,9 @@ const (
 	// targetGone is how long the vehicle must not have said where it flies to.
 	targetGone = 3 * time.Second
 
+	// standsFor is how long a vehicle must have stood elsewhere than at its place: some turn before they fly.
+	standsFor = 5 * time.Second
+
 	// targetSoon: a strange target this soon after the acceptance answers the plan.
 	targetSoon = 3 * time.Second
 
@@ -86,6 +89,12 @@ type manoeuvre struct {
 
 	// gone is since when the autopilot has no target any more.
 	gone time.Time
+
+	// stands is since when the vehicle stands still elsewhere than where it is to fly to.
+	stands time.Time
+
+	// glitched is when its GPS last said that it is elsewhere.
+	glitched time.Time
 }
 
 // newManoeuvre begins a manoeuvre now. It is complete at once where there is nothing to wait for.
@@ -112,6 +121,11 @@ func (m *manoeuvre) finish(why error) {
 // watch judges the manoeuvre by what the vehicle shows. land means that the second leg of a
 // landing is due; lost is why the manoeuvre is to be abandoned, "" if it is not.
 func (m *manoeuvre) watch(v view) (land bool, lost string) {
+	if v.glitches {
+		m.glitched = v.now
+	}
+	moves := v.groundSpeed() >= still || math.Abs(v.velocity.down) >= still
+	lasts(&m.stands, !moves && m.short(v) != "", v.placeAt)
 	switch {
 	case m.finished():
 	case !v.armed && (m.request.mode == ModeTakeoff || m.request.goTo || m.plan.second != nil):
@@ -119,7 +133,7 @@ func (m *manoeuvre) watch(v view) (land bool, lost string) {
 	case m.strangeTarget(v):
 		lost = "the autopilot flies to another place"
 	case m.targetEnded(v):
-		lost = "the autopilot flies to no place any more: another program has stopped it"
+		lost = "the autopilot flies to no place any more: another program flies it"
 	case m.plan.second != nil && v.circle() > 0:
 		lost = "the vehicle has gone over to its wing and circles the place"
 	case m.plan.second != nil:
@@ -145,7 +159,7 @@ func (m *manoeuvre) strangeTarget(v view) bool {
 }
 
 // targetEnded reports whether the vehicle has said since the acceptance where it flies to, and says so no more. A
-// Copter in GUIDED is so once another program has paused it, or flies it by velocities.
+// Copter in GUIDED is so once another program flies it by velocities.
 func (m *manoeuvre) targetEnded(v view) bool {
 	its := v.target.at
 	onWay := m.request.toPlace() && m.plan.destination != nil && v.shown() == ModeHold
@@ -203,7 +217,7 @@ func (m *manoeuvre) complete(v view) bool {
 
 		// Slow is not enough: a QuadPlane overshoots its place, and is slow where it turns back.
 		if !m.request.goTo {
-			return !v.armed || v.circle() > 0 || (speed < still && there)
+			return m.atRest(v) || v.circle() > 0 || (speed < still && there)
 		}
 		if v.circle() > 0 {
 			return m.circling(v, *t, v.circle())
@@ -218,9 +232,17 @@ func (m *manoeuvre) complete(v view) bool {
 			return true
 		}
 	}
+	return m.atRest(v)
+}
 
-	// What drives stands: disarmed it may roll on.
-	return !v.armed && (!v.drives() || v.groundSpeed() < still)
+// atRest reports whether the vehicle is disarmed and stands. What drives may roll on. What flew is shown on the ground:
+// it may have started again in flight, and its clock, which says so, comes before its landed state.
+func (m *manoeuvre) atRest(v view) bool {
+	stands := v.landed == onGround || !v.landedAt.After(m.at)
+	if v.drives() {
+		stands = v.groundSpeed() < still
+	}
+	return !v.armed && stands
 }
 
 // circling reports whether a vehicle on its wing has circled a place for wingStays: it is as near as it ever gets,
@@ -253,12 +275,27 @@ func (m *manoeuvre) homeMoved(v view) string {
 	return fmt.Sprintf("home moved by %.1f m meanwhile: %.1f m above home", moved, v.place.altitude)
 }
 
-// maybeElsewhere says that a place is uncertain where the vehicle's GPS contradicts it; "" if it does not.
+// maybeElsewhere says that a place is uncertain where the vehicle's GPS has contradicted it; "" if it does not.
 func (m *manoeuvre) maybeElsewhere(v view) string {
-	if !m.request.toPlace() || !v.glitches {
+	if !m.request.toPlace() || m.glitched.IsZero() {
 		return ""
 	}
-	return "the autopilot reports a GPS glitch: it may be elsewhere than it says"
+	return "the autopilot reported a GPS glitch: it may be elsewhere than it says"
+}
+
+// short says how far the vehicle is from where it is to fly to; "" if it is there, or that is not known.
+func (m *manoeuvre) short(v view) string {
+	t := m.plan.destination
+	if t == nil || !m.request.toPlace() {
+		return ""
+	}
+	if away := distance(v.place.lat, v.place.lon, t.lat, t.lon); away > atPlace {
+		return fmt.Sprintf("%.1f m from its place", away)
+	}
+	if below := m.below(v); math.Abs(below) > m.heightSlack(v) {
+		return fmt.Sprintf("%.1f m from its height", math.Abs(below))
+	}
+	return ""
 }
 
 // below is how far the vehicle is below the target's height. It compares metres above the sea if
@@ -308,12 +345,16 @@ func (m *manoeuvre) aim(v view) *aim {
 
 // notDone is the answer to a wait that is over before its manoeuvre is. unseen is why its
 // progress is unknown; nil if it is known.
-func notDone(m *manoeuvre, waited time.Duration, unseen error) error {
+func (m *manoeuvre) notDone(v view, waited time.Duration, unseen error) error {
 	what := m.request.name()
 	seconds := math.Round(waited.Seconds()*100) / 100
 	if unseen != nil {
 		return refuse(codeNotDone, "%s was accepted; whether it is complete after %.3g s is not known, because %s",
 			what, seconds, unseen)
+	}
+	if !m.stands.IsZero() && v.placeAt.Sub(m.stands) >= standsFor {
+		return refuse(codeNotDone, "%s was accepted, but not complete after %.3g s: the vehicle stands %s; "+
+			"another program may have paused it: set hold, and send it again", what, seconds, m.short(v))
 	}
 	return refuse(codeNotDone, "%s was accepted and is under way, but not complete after %.3g s", what, seconds)
 }

@@ -474,7 +474,7 @@ func TestTheTimeThatAWaitTookIsReadable(t *testing.T) {
 	} {
 		m := &manoeuvre{request: landHere}
 		for _, unseen := range []error{nil, errors.New("x")} {
-			text := notDone(m, waited, unseen).Error()
+			text := m.notDone(view{}, waited, unseen).Error()
 			lineEqual(t, fmt.Sprintf("%v is %q in %q", waited, want, text), strings.Contains(text, "after "+want), true)
 		}
 	}

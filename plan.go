@@ -644,11 +644,16 @@ func (r request) planHoldArduPilot(v view, aim *aim) (plan, error) {
 	return p, v.checkHover(r)
 }
 
-// ahead is where a QuadPlane on its wing holds that hovers at places: ahead of where it is, because it can't stop at
-// once, and would come all the way back to a place that it has passed (docs/autopilots.md, "QuadPlane").
+// hoverFast is a speed in m/s that only a wing reaches. A QuadPlane that brakes for its place, and so hovers, may have
+// it still.
+const hoverFast = 10.0
+
+// ahead is where a QuadPlane as fast as a wing holds that hovers at places: ahead of where it is, because it can't stop
+// at once, and would come all the way back to a place that it has passed (docs/autopilots.md, "QuadPlane").
 func (v view) ahead(here place) place {
 	speed := v.groundSpeed()
-	if v.firmware != quadPlane || !v.onWing() || !v.hoversAtPlaces() || !(speed > still) {
+	fast := (v.onWing() && speed > still) || speed > hoverFast
+	if v.firmware != quadPlane || !v.hoversAtPlaces() || !fast {
 		return here
 	}
 	const degree = earthRadius * math.Pi / 180

@@ -1058,7 +1058,10 @@ func TestPlanePlans(t *testing.T) {
 		// It can't stop at once: 20²/6 + 6 m ahead.
 		{"quadplane GUIDED flying clear hovers wing fast", "set mode=hold",
 			[]string{"INT 192 frame=3 [-1 1 0 0] x=473983956 y=85455938 z=10"}},
-		{"quadplane GUIDED flying clear hovers fast", "set mode=hold", []string{here}},
+		// It brakes for its place, and is fast still.
+		{"quadplane GUIDED flying clear hovers to-hover fast", "set mode=hold",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473983956 y=85455938 z=10"}},
+		{"quadplane GUIDED flying clear hovers moving", "set mode=hold", []string{here}},
 		{"quadplane GUIDED flying clear wing fast", "set mode=hold",
 			[]string{here, "if it can: LONG 178 [0 -2 …0]"}},
 		{"quadplane FBWA flying wing", "set mode=hold",

@@ -1244,7 +1244,7 @@ func (b *simArduBrain) landedState() common.MAV_LANDED_STATE {
 func (b *simArduBrain) positionTarget(boot uint32) message.Message {
 	t := b.target
 	switch returns := b.row(b.mode).flying == simReturn; {
-	case !b.canFly(), b.paused, returns && b.leg == simLegLand, !returns && (b.mode != b.hold || !b.going):
+	case !b.canFly(), returns && b.leg == simLegLand, !returns && (b.mode != b.hold || !b.going):
 		return nil
 	case returns:
 		t = b.returnTarget()

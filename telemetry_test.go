@@ -1065,7 +1065,9 @@ func TestAGPSThatJumpsIsUnhealthyAndADoneSaysIt(t *testing.T) {
 		{request{setMode: true, mode: ModeHold}, ""},
 	} {
 		m := manoeuvre{request: c.r, plan: plan{destination: place}, over: make(chan struct{})}
-		m.watch(seen(func(v *view) { v.glitches = true }))
+		m.watch(seen(func(v *view) { v.glitches, v.place.lat = true, 47.4 }))
+		lineEqual(t, "it is done elsewhere", m.done, false)
+		m.watch(seen(func(*view) {}))
 		lineEqual(t, "it is done", m.done, true)
 		if (m.note == "") != (c.want == "") || !strings.Contains(m.note, c.want) {
 			t.Errorf("the note is %q, want %q in it", m.note, c.want)
