@@ -287,7 +287,8 @@ func TestAForeignAutopilotIsReadAndNothingIsShownThatItMayMeanInAnotherWay(t *te
 			time.Sleep(12 * time.Second)
 			b.say(&common.MessageGlobalPositionInt{Lat: 47e7, Lon: 8e7, Alt: 488000, RelativeAlt: 488090, Vz: 57})
 			b.say(&common.MessageSysStatus{
-				OnboardControlSensorsPresent: 7, OnboardControlSensorsEnabled: 7, BatteryRemaining: 100, CurrentBattery: -1,
+				OnboardControlSensorsPresent: 7, OnboardControlSensorsEnabled: 7,
+				BatteryRemaining: 100, CurrentBattery: -1,
 			})
 			time.Sleep(time.Millisecond)
 			body := b.drone.status(netip.Addr{})

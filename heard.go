@@ -36,8 +36,11 @@ func isVehicle(b *minimal.MessageHeartbeat) bool {
 // have yet. Routers sign with such types too: what tells a vehicle from them is its attitude.
 func isNewKind(b *minimal.MessageHeartbeat) bool {
 	known := b.Autopilot == minimal.MAV_AUTOPILOT_PX4 || b.Autopilot == minimal.MAV_AUTOPILOT_ARDUPILOTMEGA
-	return known && knownName(b.Type.String(), "MAV_TYPE_") == ""
+	return known && !hasName(b.Type)
 }
+
+// hasName reports whether MAVLink has a MAV_TYPE.
+func hasName(typ minimal.MAV_TYPE) bool { return knownName(typ.String(), "MAV_TYPE_") != "" }
 
 // Limits of what is said to be heard where the vehicle is not.
 const (

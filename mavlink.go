@@ -126,8 +126,8 @@ type link struct {
 	// vehicle: the vehicle's system id; 0 before its first heartbeat
 	vehicle byte
 
-	// newKind: the vehicle is of a kind that MAVLink does not have yet
-	newKind bool
+	// vehicleType is the vehicle's MAV_TYPE; one without a name is of a kind that MAVLink does not have yet.
+	vehicleType minimal.MAV_TYPE
 
 	address vehicleAddress
 
@@ -857,7 +857,7 @@ func (l *link) takesNewKind(system byte, b *minimal.MessageHeartbeat, now time.T
 	case !isNewKind(b):
 		return false
 	case l.vehicle != 0:
-		return l.vehicle == system && l.newKind
+		return l.vehicle == system && !hasName(l.vehicleType)
 	}
 	other := slices.ContainsFunc(l.autopilots[:], func(at time.Time) bool { return now.Sub(at) < neighbourFor })
 	return !other && l.others.isTilted(system, now)
@@ -869,7 +869,7 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 	l.mu.Lock()
 
 	// One of a kind that is known takes the place of one that is not.
-	replaces := l.newKind && isVehicle(b) && system != l.vehicle
+	replaces := l.vehicle != 0 && !hasName(l.vehicleType) && isVehicle(b) && system != l.vehicle
 	found := (l.vehicle == 0 || replaces) && (l.only == 0 || l.only == system)
 	if found {
 		l.vehicle = system
@@ -878,7 +878,7 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 		r.order = order{}
 	}
 	if system == l.vehicle {
-		l.newKind = !isVehicle(b)
+		l.vehicleType = b.Type
 	}
 	vehicle := l.vehicle
 

@@ -393,8 +393,8 @@ func TestPX4PlansByKind(t *testing.T) {
 		landThere = "land lat=47.398 lon=8.546"
 		goTo      = "INT 192 frame=0 [-1 1 0 NaN] x=473980000 y=85460000 z=498.5"
 		pause     = "LONG 192 [-1 1 0 …NaN]"
-		readOnly  = "unsupported: this vehicle signs as autopilot px4, surface_boat, and is no multicopter, VTOL, plane " +
-			"or rover: its state can be read, not commanded"
+		readOnly  = "unsupported: this vehicle signs as autopilot px4, surface_boat, and is no multicopter, VTOL, " +
+			"plane or rover: its state can be read, not commanded"
 	)
 	about := func(format, what string) []string { return []string{fmt.Sprintf(format, what)} }
 	testPlans(t, []planRow{

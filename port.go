@@ -583,8 +583,8 @@ func isBoard(name string) bool {
 	other := slices.ContainsFunc(otherWords, func(word string) bool {
 		return strings.Contains(strings.ToLower(name), strings.ToLower(word))
 	})
-	return !strings.Contains(name, "BL_") && !other &&
-		slices.ContainsFunc(boardWords, func(word string) bool { return strings.Contains(name, word) })
+	return !strings.Contains(name, "BL_") &&
+		!other && slices.ContainsFunc(boardWords, func(word string) bool { return strings.Contains(name, word) })
 }
 
 func (a *autoDevice) open(ctx context.Context) (port, error) {

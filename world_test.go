@@ -54,11 +54,18 @@ var worldKinds = []worldKind{
 	{"quadplane that circles places", simQuadPlane, map[string]float64{"Q_GUIDED_MODE": 0}, true, ""},
 	{"px4-plane", simPX4Plane, nil, false, ""},
 	{"px4 that obeys a transmitter first", simPX4, map[string]float64{"COM_RC_IN_MODE": 5}, true, ""},
-	{"another one that calls itself a copter", simArduPilot, nil, true, "RTL_ALT"},
 }
+
+// liarKind is not what it calls itself. It has the setups from liarSetup on.
+var liarKind = worldKind{"another one that calls itself a copter", simArduPilot, nil, true, "RTL_ALT"}
+
+const liarSetup = 192
 
 // vehicle is the kind that a flight's setup chooses, its receiver, and whether it begins in the air.
 func vehicle(setup byte) (k worldKind, receiver simReceiver, inAir bool) {
+	if setup >= liarSetup {
+		return liarKind, simReceiver(setup % 4), setup/4%2 == 0
+	}
 	n := byte(len(worldKinds))
 	k = worldKinds[setup%n]
 	return k, simReceiver(setup / n % 4), k.inAir && setup/n/4%2 == 0
@@ -700,6 +707,9 @@ func thrown(seed uint64) (setup byte, happens []byte) {
 	}
 	n := len(worldKinds)
 	setup = byte(int(seed)%n + n*dice.IntN(8))
+	if seed%12 == 8 {
+		setup = liarSetup + setup%8
+	}
 	for range 150 {
 		at := dice.IntN(total)
 		for i, a := range worldActs {
