@@ -314,7 +314,12 @@ func (m *manoeuvre) heightSlack(v view) float64 {
 	case takesOff && v.onWing():
 		return max(2, height/10)
 	case takesOff:
-		// This is 5 %, at least 1 m; below 4 m a quarter of the height.
+		// Where home has moved the vehicle may have stood above it.
+		if climb := m.plan.destination.amsl - v.ground.amsl; climb > 0 {
+			height = climb
+		}
+
+		// This is 5 %, at least 1 m; below 4 m a quarter of the climb.
 		return max(min(1, height/4), height/20)
 	case v.circle() > 0:
 		return wingHeight

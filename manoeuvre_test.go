@@ -229,6 +229,20 @@ func TestHomeThatMovedIsToldFromThePosition(t *testing.T) {
 	}
 }
 
+// PX4's home sinks by metres on the ground: an altitude of 3 m may be a climb of 1.3 m.
+func TestATakeoffIsCompleteWithinAQuarterOfItsClimb(t *testing.T) {
+	n := math.NaN()
+	for _, c := range []struct{ altitude, amsl, ground, want float64 }{
+		{3, 491, 488, 0.75}, {3, 491, 489.8, 0.3}, {3, 491, n, 0.75}, {3, n, 488, 0.75}, {20, 508, 490, 1},
+		{40, 528, 488, 2},
+	} {
+		m := manoeuvre{request: request{setMode: true, mode: ModeTakeoff},
+			plan: plan{destination: &place{n, n, c.altitude, c.amsl}}}
+		v := seen(func(v *view) { v.ground.amsl = c.ground })
+		lineEqual(t, fmt.Sprint(c), fmt.Sprintf("%.4g", m.heightSlack(v)), fmt.Sprint(c.want))
+	}
+}
+
 // The height that a goto without one keeps: that of the last takeoff or goto where the vehicle still has it.
 func TestAGotoKeepsTheHeightOfWhatWasCommandedLast(t *testing.T) {
 	n := math.NaN()
