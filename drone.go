@@ -305,8 +305,9 @@ func (d *drone) hearMessage(h heard) {
 	case *minimal.MessageHeartbeat:
 		d.hearHeartbeat(m, h)
 	case *common.MessageCurrentMode:
-		if h.ordered {
-			d.cmd.reports.hearMode(m.CustomMode, d.machine.report.shownMode, h.latest, now)
+		if h.ordered && d.cmd.reports.hearMode(m.CustomMode, d.machine.report.shownMode, h.latest, now) {
+			// Where the sticks are to be centred for it they are at once.
+			d.sticks.next = now
 		}
 	case *common.MessageTimesync:
 		d.hearTime(h)

@@ -860,7 +860,9 @@ func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
 	s.params["Q_GUIDED_MODE"] = 1 // a QuadPlane hovers in GUIDED
 	switch {
 	case p.on == onPX4 && p.until != (release{}):
-		olderPX4(uint32(p.until.major)<<24 | uint32(p.until.minor)<<16)(s)
+		ofPX4(uint32(p.until.major)<<24 | uint32(p.until.minor)<<16)(s)
+	case p.on == onPX4 && !p.since.before(release{1, 18}):
+		ofPX4(simPX4v18)(s)
 	case p.on == onCopter && p.since != (release{}):
 		newerCopter(p.since)(s)
 	}

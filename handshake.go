@@ -304,7 +304,7 @@ func (i identity) parameterNames() [][]string {
 var familyParameters = map[firmware][][]string{
 	px4: {
 		{"COM_RC_IN_MODE"},
-		{"COM_RC_OVERRIDE"},
+		{stickOverride, overrideSpeed},
 		{"NAV_DLL_ACT"},
 		{"RTL_RETURN_ALT"},
 	},

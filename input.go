@@ -20,7 +20,7 @@ func (d *drone) act() stickActs {
 	if d.sticks.phase == stickOff {
 		d.link.setSticks(nil)
 	} else if acts.send {
-		o := d.outgoing(d.sticks.toSend(d.cmd.reports.keeps()))
+		o := d.outgoing(d.sticks.toSend(d.situation(time.Now()), d.cmd.reports.kept))
 		d.link.setSticks(&o)
 	}
 	if acts.release {
@@ -68,9 +68,9 @@ func (d *drone) warn(v view) {
 	// An undone switch lasts 12 to 48 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
 	switch baud := d.link.device.line.baud.Load(); {
 	case d.handshake.refusedLive():
-		d.warnOnce(reason{kind: switchNotLive})
+		d.warnOnce(reason{kind: switchNotLive, param: v.neverOverrides()})
 	case baud > 0 && baud < 921600:
-		d.warnOnce(reason{kind: switchUnseen, value: float64(baud)})
+		d.warnOnce(reason{kind: switchUnseen, param: v.neverOverrides(), value: float64(baud)})
 	}
 }
 

@@ -126,6 +126,12 @@ func (v view) shown() Mode {
 	return mode
 }
 
+// sticks is what the mode that the vehicle reports does with sticks.
+func (v view) sticks() stickUse {
+	row, _ := v.firmware.row(v.custom)
+	return row.sticks
+}
+
 // flying reports whether the drone may be in the air: armed, and not reported on the ground.
 func (v view) flying() bool { return v.armed && v.landed != onGround }
 
