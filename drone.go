@@ -683,6 +683,9 @@ func (d *drone) snapshot(now time.Time) snapshot {
 	if v.canEnter(ModeTakeoff) {
 		s.armable, s.lacks = d.tel.armable(now, v.armed, leavesMode || armsOnOurStream)
 	}
+	if s.armable != nil && v.setsOff() {
+		s.armable, s.lacks = new(bool), append(s.lacks, "mode")
+	}
 	if m := d.cmd.manoeuvre; m != nil {
 		done := m.done
 		s.done = &done

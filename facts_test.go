@@ -560,7 +560,7 @@ func (v *probed) setParam(name string, value float64) {
 		TargetSystem: v.system, TargetComponent: 1, ParamId: name,
 		ParamValue: float32(value), ParamType: common.MAV_PARAM_TYPE_REAL32,
 	}
-	if v.craft.isPX4() {
+	if v.craft.isPX4() && name != simStickSpeed {
 		m.ParamValue, m.ParamType = math.Float32frombits(uint32(int32(value))), common.MAV_PARAM_TYPE_INT32
 	}
 	sent := time.Now()

@@ -132,6 +132,13 @@ func (v view) sticks() stickUse {
 	return row.sticks
 }
 
+// setsOff reports whether the vehicle may drive or climb off by itself when it is armed: it is disarmed in a mode that
+// is none of ours and not known to be flown by sticks.
+func (v view) setsOff() bool {
+	row, listed := v.firmware.row(v.custom)
+	return !v.armed && row.mode == ModeOther && (!listed || row.sticks == unsteered)
+}
+
 // flying reports whether the drone may be in the air: armed, and not reported on the ground.
 func (v view) flying() bool { return v.armed && v.landed != onGround }
 
