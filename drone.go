@@ -353,7 +353,7 @@ func isTelemetry(m message.Message) bool {
 // flown are the releases that were flown with mavrest: from the first one of each pair on, and
 // before the second (docs/autopilots.md, "Which firmware was measured").
 var flown = map[firmware][2]firmwareVersion{
-	px4:       {1<<24 | 14<<16, 1<<24 | 18<<16},
+	px4:       {1<<24 | 14<<16, 1<<24 | 19<<16},
 	copter:    {4<<24 | 4<<16, 4<<24 | 9<<16},
 	quadPlane: {4<<24 | 5<<16, 4<<24 | 7<<16},
 	plane:     {4<<24 | 5<<16, 4<<24 | 7<<16},

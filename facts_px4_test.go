@@ -900,8 +900,8 @@ func px4UndoProbes() (probes []probe) {
 			if override == 0 {
 				fact = "with COM_RC_OVERRIDE 0 a pilot's " + to.name + " stays"
 			}
-			probes = append(probes, probe{heading: "PX4: moving sticks and a pilot", until: release{1, 17}, from: handed,
-				fact: fact, run: func(v *probed) {
+			probes = append(probes, probe{heading: "PX4: moving sticks and a pilot", until: release{1, 17},
+				from: handed, fact: fact, run: func(v *probed) {
 					v.setParam("COM_RC_OVERRIDE", override)
 					defer v.setParam("COM_RC_OVERRIDE", 1)
 					v.live()

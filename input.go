@@ -45,7 +45,7 @@ func (d *drone) outgoing(a axes) outgoing {
 }
 
 // warn gives the warnings that this PX4's parameters call for, each once until the autopilot
-// restarts. It waits for the handshake. A parameter that is unanswered then has its default, and
+// restarts. It waits for the handshake. A parameter that is unanswered for long has its default, and
 // an unknown version counts as old.
 func (d *drone) warn(v view) {
 	if v.firmware != px4 || !v.online || v.now.Sub(d.handshake.began) < warnAfter {
@@ -58,10 +58,10 @@ func (d *drone) warn(v view) {
 	if v.landsOnWing() {
 		d.warnOnce(v.about(landsOnWing, "NAV_FORCE_VT", 0))
 	}
-	if d.sticks.phase != stickOff {
+	if d.sticks.phase != stickOff && !d.handshake.awaits(v.now, stickParams[px4]) {
 		d.warnOnce(v.deafens())
 	}
-	if !v.movementOverrides() {
+	if !v.movementOverrides() || d.handshake.awaits(v.now, stickOverride, overrideSpeed) {
 		return
 	}
 

@@ -451,8 +451,8 @@ func (v view) takeoffAMSL(altitude float64) (float64, error) {
 
 // planHoldPX4 holds by PX4's own pause, DO_REPOSITION without a place: PX4 knows where it can stop.
 // A mode change alone flies on to the old target. An armed vehicle on the ground is paused too: its
-// takeoff may be under way. A failsafe ends by a mode change only, and so may a mode that a pause does not end. On its wing a vehicle that is low is sent a
-// height: its circle would be as low.
+// takeoff may be under way. A failsafe ends by a mode change only, and so may a mode that a pause does not end.
+// On its wing a vehicle that is low is sent a height: its circle would be as low.
 func (r request) planHoldPX4(v view, aim *aim) (p plan) {
 	if !v.armed || v.critical || v.staysInPause() {
 		p.steps = append(p.steps, px4.enter(ModeHold))

@@ -1346,9 +1346,7 @@ func (b *simPX4Brain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float6
 	case flying == simOrbit:
 		vn, ve = b.circles(x, dt)
 	case flying == simTrim:
-		b.tiltX = max(-1, min(1, b.tiltX+2*x*dt))
-		b.tiltY = max(-1, min(1, b.tiltY+2*y*dt))
-		vn, ve = simTopSpeed(q.vn+(b.tiltX*cos-b.tiltY*sin)*3*dt, q.ve+(b.tiltX*sin+b.tiltY*cos)*3*dt)
+		vn, ve = b.trim(x, y, dt)
 		vu = rise
 		turn = r
 	case flying == simVelocity:
@@ -1370,6 +1368,15 @@ func (b *simPX4Brain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float6
 		}
 	}
 	return vn, ve, vu, turn
+}
+
+// trim changes the tilt by the sticks, which keep none.
+func (b *simPX4Brain) trim(x, y, dt float64) (vn, ve float64) {
+	q := &b.quad
+	b.tiltX = max(-1, min(1, b.tiltX+2*x*dt))
+	b.tiltY = max(-1, min(1, b.tiltY+2*y*dt))
+	sin, cos := math.Sincos(q.heading)
+	return simTopSpeed(q.vn+(b.tiltX*cos-b.tiltY*sin)*3*dt, q.ve+(b.tiltX*sin+b.tiltY*cos)*3*dt)
 }
 
 // circles flies round the target. A pitch forward makes the circle smaller.

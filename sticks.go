@@ -597,6 +597,9 @@ type reason struct {
 
 	value float64
 
+	// unread: the value is the parameter's default
+	unread bool
+
 	// version: PX4's; the advice depends on it
 	version firmwareVersion
 }
@@ -660,11 +663,19 @@ func (v view) about(kind reasonKind, param string, value float64) reason {
 }
 
 // aboutRcIn is a reason of PX4's COM_RC_IN_MODE.
-func (v view) aboutRcIn(kind reasonKind) reason { return v.about(kind, "COM_RC_IN_MODE", v.rcIn()) }
+func (v view) aboutRcIn(kind reasonKind) reason {
+	r := v.about(kind, stickParams[px4], v.rcIn())
+	_, read := v.params[r.param]
+	r.unread = !read
+	return r
+}
 
 // String is the reason in words; "" if there is none.
 func (r reason) String() string {
 	is := fmt.Sprintf("%s is %g", r.param, r.value)
+	if r.unread {
+		is = fmt.Sprintf("%s was not read yet, and is %g by default", r.param, r.value)
+	}
 	deaf := ": PX4 ignores a transmitter's sticks, its mode switch and its kill switch "
 	switch r.kind {
 	case otherProgram:

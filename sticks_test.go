@@ -228,7 +228,9 @@ func stickPlanWords() []stickWord {
 			h.park(h.v)
 		})},
 		{"rests", "time passes until the sticks have been still for long enough",
-			"rests", stickEvent(func(h *stickFlight, _ []string) { h.pass(h.moved.Add(h.v.stickRest()).Sub(h.v.now)) })},
+			"rests", stickEvent(func(h *stickFlight, _ []string) {
+				h.pass(h.moved.Add(h.v.stickRest()).Sub(h.v.now))
+			})},
 		{"led MODE", "the intermediate mode of a plan that leaves shows",
 			"led POSCTL", stickEvent(func(h *stickFlight, a []string) {
 				h.v.custom = numberOf(h.t, h.v.firmware, a[0])
@@ -321,7 +323,8 @@ func stickEventWords() []stickWord {
 				}
 			})},
 		{"restarted", "the autopilot has restarted", "restarted", func(h *stickFlight, _ []string) string {
-			if h.restarted(h.v); h.phase != stickOff && h.toSend(h.v, make([]shownMode, 1)) != h.axes { // a number is kept
+			aNumber := make([]shownMode, 1)
+			if h.restarted(h.v); h.phase != stickOff && h.toSend(h.v, aNumber) != h.axes {
 				return fmt.Sprintf("while a number is kept the old sticks still go out: %v", h.streamed)
 			}
 			return ""
@@ -557,7 +560,8 @@ func (w *stickWitness) happens(what byte, arg int) {
 			w.in("position")
 		}
 	case 'r': // it ends: its last mode shows, on PX4 when the sticks have rested
-		if v.busy && !v.entering && (v.firmware != px4 || !w.mustRest(*v, false) || v.now.Sub(w.moved) >= v.stickRest()) {
+		rested := v.firmware != px4 || !w.mustRest(*v, false) || v.now.Sub(w.moved) >= v.stickRest()
+		if v.busy && !v.entering && rested {
 			w.in("hold")
 			w.endPlan()
 		}
