@@ -84,7 +84,7 @@ func (d *drone) inQueue(w waiter, t *task) error {
 // QuadPlane until EXTENDED_SYS_STATE came.
 func (d *drone) makePlan(t *task) (err error) {
 	if m := t.firstLeg; m != nil {
-		t.plan = plan{steps: []step{*m.plan.second}}
+		t.plan = plan{steps: []step{*m.plan.second}, stop: d.view(time.Now()).stopFirst()}
 		return nil
 	}
 	err = d.able()
@@ -104,9 +104,23 @@ func (d *drone) makePlan(t *task) (err error) {
 	}
 	if err == nil {
 		v := d.view(time.Now())
-		t.plan, err = t.request.plan(v, d.cmd.aim(v))
+		t.plan, err = t.request.plan(v, d.aim(t, v))
 	}
 	return err
+}
+
+// aim is the destination whose height a task's plan keeps: what the task has climbed to, or that of what was commanded
+// here last; nil: there is none.
+func (d *drone) aim(t *task, v view) *aim {
+	if t.climbsTo != nil {
+		return &aim{place: *t.climbsTo}
+	}
+
+	// A goto right behind a takeoff may come while that is still arming.
+	if ahead := d.cmd.takeoffAhead(t); ahead != nil && t.request.toPlace() {
+		return ahead
+	}
+	return d.cmd.aim(v)
 }
 
 // takeTurn plans a task, waits until it is under way, and plans it again. A request that can't
@@ -123,11 +137,16 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 	if err := t.mustStop(); err != nil {
 		return err
 	}
-	if err := d.awaitClear(w, t); err != nil {
+
+	// What it was planned for may have failed meanwhile, as a takeoff ahead of a goto.
+	if err := d.makePlan(t); err != nil {
 		return err
 	}
 	t.was = d.machine.report
 	t.previous = d.cmd.manoeuvre
+	if err := d.awaitClear(w, t); err != nil {
+		return err
+	}
 	if err := d.restSticks(w, t); err != nil {
 		return err
 	}
@@ -137,16 +156,36 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 	return d.makePlan(t)
 }
 
-// awaitClear waits until the drone is clear of the ground, if the task flies to a place (rule 11). The plan is made
-// after that: home may have moved. A newer request that came while the task was in the queue ends it too.
+// awaitClear waits until the drone is clear of the ground, if the task flies to a place (rule 11). Where nothing lifts
+// the drone the task sends it up first. The plan is made after that: home may have moved. A newer request that came
+// while the task was in the queue ends it too.
 func (d *drone) awaitClear(w waiter, t *task) error {
-	v := d.view(time.Now())
-	if !t.plan.away() || v.isClear() {
-		return nil
-	}
-	if len(d.cmd.tasks) > 1 {
+	if len(d.cmd.tasks) > 1 && t.plan.away() && !d.view(time.Now()).isClear() {
 		t.end(errSuperseded)
 	}
+	for t.plan.away() && !d.view(time.Now()).isClear() {
+		if d.mustClimb(t, time.Now()) {
+			if err := d.climb(w, t); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := d.awaitLift(w, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mustClimb reports whether the task has to send the drone up, and has not yet.
+func (d *drone) mustClimb(t *task, now time.Time) bool {
+	v := d.view(now)
+	return t.climbsTo == nil && v.mustClimb(d.cmd.aim(v))
+}
+
+// awaitLift waits until the drone is clear of the ground, or must be sent up.
+func (d *drone) awaitLift(w waiter, t *task) error {
+	v := d.view(time.Now())
 	t.doing = nothing
 
 	// A client that waits is heard when its request comes, and no longer.
@@ -154,7 +193,7 @@ func (d *drone) awaitClear(w waiter, t *task) error {
 	l := lift{within: v.clearWithin()}
 	end := t.follow(w, func(now time.Time) decision {
 		v := d.view(now)
-		return l.decide(v.isClear(), v.landed == onGround, v.online, now)
+		return l.decide(v.isClear() || d.mustClimb(t, now), v.landed == onGround, v.online, now)
 	}, nil)
 	t.doing = t.request
 	switch end {
@@ -166,9 +205,44 @@ func (d *drone) awaitClear(w waiter, t *task) error {
 	return t.mustStop()
 }
 
+// climb sends a vehicle straight up that is too near the ground to fly to a place, and that nothing lifts.
+func (d *drone) climb(w waiter, t *task) error {
+	if err := d.restSticks(w, t); err != nil {
+		return err
+	}
+	p := planClimb(d.view(time.Now()))
+	t.climbsTo = p.destination
+	for i := range p.steps {
+		if err := d.doStep(w, t, &p.steps[i], false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopFirst stops what drives, before it is disarmed. Where that can't be done it is disarmed all the same.
+func (d *drone) stopFirst(w waiter, t *task) error {
+	if t.plan.stop == nil {
+		return nil
+	}
+	if err := d.doStep(w, t, t.plan.stop, false); err != nil && !vehicleFailed(err) {
+		return err
+	}
+	return t.await(w, time.Now().Add(stopsWithin), func() bool {
+		v := d.view(time.Now())
+		return !v.armed || v.groundSpeed() < still
+	})
+}
+
+// stopsWithin is how long what drives may take to stand before it is disarmed.
+const stopsWithin = 10 * time.Second
+
 // carryOut sends the steps of a plan, each once the one before was accepted.
 func (d *drone) carryOut(w waiter, t *task) error {
 	if err := d.prepare(w, t); err != nil {
+		return err
+	}
+	if err := d.stopFirst(w, t); err != nil {
 		return err
 	}
 	for i := range t.plan.steps {
@@ -339,7 +413,8 @@ func (d *drone) leftBehind(t *task, err error) error {
 // or without a position in ALTCTL, where the drone stops (docs/design.md, "Leaving on PX4").
 func (d *drone) restSticks(w waiter, t *task) error {
 	v := d.situation(time.Now())
-	if v.firmware != px4 || !t.request.setMode || !d.sticks.mustRest(v, t.request.entersSticks()) {
+	leaves := t.request.setMode || t.plan.stop != nil
+	if v.firmware != px4 || !leaves || !d.sticks.mustRest(v, t.request.entersSticks()) {
 		return nil
 	}
 	d.sticks.park(v)
@@ -418,6 +493,11 @@ func (d *drone) prepare(w waiter, t *task) error {
 	return nil
 }
 
+// lands reports whether the vehicle lands, as view.lands does: it is asked at each position.
+func (d *drone) lands(now time.Time) bool {
+	return d.machine.report.mode == ModeLand || d.tel.landedNow(now) == landing
+}
+
 // onGround reports whether the vehicle says that it is on the ground.
 func (d *drone) onGround() bool { return d.tel.landedNow(time.Now()) == onGround }
 
@@ -444,8 +524,8 @@ func (d *drone) watch(v view) time.Time {
 		d.notify(m.request.name() + ": " + m.note)
 	}
 
-	// The drone is as high as it was told, however low that is.
-	if m.done && m.request.mode == ModeTakeoff {
+	// The drone is as high as it was told.
+	if m.done && m.request.mode == ModeTakeoff && v.height >= lowTakeoff {
 		d.tel.ground.clear = true
 	}
 	return now.Add(watchEvery)
@@ -599,12 +679,20 @@ func (d *drone) explained(w waiter, err error) error {
 
 	// They come as late as the report did.
 	w.wait(until.Add(d.cmd.acks.behind), func() bool { return d.cmd.stopped })
+
+	// The restart shows after the disarming that it looks like at first.
+	if d.restartedAt.After(e.since) {
+		e = interruption(d.restartedAt, restartedWhy+"; before that: "+e.text)
+	}
 	said := slices.DeleteFunc(d.tel.texts.since(from), func(t statusText) bool {
 		return t.at.After(until) ||
 			t.severity > uint8(common.MAV_SEVERITY_NOTICE) ||
 			strings.HasPrefix(t.text, ownTexts)
 	})
 	text := e.text
+	if act := d.params.values["NAV_DLL_ACT"]; e.failsafe && act > 0 && !d.link.gcs {
+		text += fmt.Sprintf("; NAV_DLL_ACT is %g: a PX4 that does not hear a ground station begins a failsafe", act)
+	}
 	if unhealthy := d.unhealthy(); e.failsafe && len(unhealthy) > 0 {
 		text += "; unhealthy: " + strings.Join(unhealthy, ", ")
 	}
@@ -614,9 +702,12 @@ func (d *drone) explained(w waiter, err error) error {
 	return refuse(codeInterrupted, "%s", text)
 }
 
+// restartedWhy is what ends everything at a restart.
+const restartedWhy = "the autopilot has started again"
+
 // unhealthy names the unhealthy systems, the receiver only where a transmitter was ever heard.
 func (d *drone) unhealthy() []string {
-	return slices.DeleteFunc(d.tel.health.unhealthy(), func(name string) bool {
+	return slices.DeleteFunc(d.tel.unhealthy(time.Now()), func(name string) bool {
 		return name == "rc_receiver" && d.sticks.src.transmitterAt.IsZero()
 	})
 }

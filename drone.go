@@ -57,6 +57,9 @@ type drone struct {
 	// quitBy is when the farewell must be over: 1 s after the program began to end; zero: it is not ending.
 	quitBy time.Time
 
+	// restartedAt is when the autopilot was last seen to have restarted.
+	restartedAt time.Time
+
 	// failsafeAt is when the last failsafe began.
 	failsafeAt time.Time
 
@@ -292,7 +295,7 @@ func (d *drone) hearMessage(h heard) {
 	d.cmd.acks.behind = h.behind
 	version := d.tel.id.version
 	if restarted := d.tel.hear(m, h.left); restarted {
-		d.restarted(now, "the autopilot has started again")
+		d.restarted(now, restartedWhy)
 	}
 
 	// The vehicle was taken for another family of autopilots.
@@ -334,7 +337,7 @@ func (d *drone) hearMessage(h heard) {
 	case *common.MessageExtendedSysState:
 		d.tel.hearLanded(h.left)
 	case *common.MessageGlobalPositionInt:
-		d.tel.hearHeight(func() float64 { return d.view(now).clearAt() }, h.left)
+		d.tel.hearHeight(d.lands(h.left), func() float64 { return d.view(now).clearAt() }, h.left)
 	}
 }
 
@@ -434,6 +437,11 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	if before.armed && !shown.armed {
 		d.cmd.disarmed()
 
+		// It may have restarted: its clock will tell, once it sends that again.
+		if d.tel.landedNow(shown.at).inAir() {
+			d.beginHandshake(now)
+		}
+
 		// The takeoff has ended.
 		if d.machine.mode == ModeTakeoff {
 			d.machine.abandon()
@@ -467,6 +475,7 @@ func (d *drone) replaced(h heard) {
 // handshake anew: the firmware may be another one now.
 func (d *drone) restarted(now time.Time, why string) {
 	d.log.Warn(why)
+	d.restartedAt = now
 	d.machine.restart()
 	d.cmd.reports.restart()
 	d.tel.restart()
@@ -568,7 +577,7 @@ func (d *drone) view(now time.Time) view {
 	v := view{
 		now: now, firmware: d.firmware(), version: t.id.version, typ: t.id.typ,
 		params: d.params.values, trip: d.cmd.acks.trip,
-		online: d.online, shownMode: d.machine.report.shownMode, critical: t.beat.critical,
+		online: d.online, shownMode: d.machine.report.shownMode, critical: t.beat.critical, glitches: t.glitches(now),
 		landed: t.landedNow(now), landedAt: t.landed.at, height: t.height(now), ground: t.ground,
 		place: nowhere, heading: math.NaN(), velocity: motionless, home: t.home, target: t.target,
 	}

@@ -115,6 +115,8 @@ func scriptVehicle(t *testing.T, name string, has []string) (simFlavour, func(*s
 			case "station":
 				s.foreignGCS = true
 			case "gcs": // flies starts mavrest with -gcs
+			case "slope":
+				s.slope, err = strconv.ParseFloat(value, 64)
 			case "fence":
 				s.fence, err = strconv.ParseFloat(value, 64)
 			default:

@@ -186,6 +186,9 @@ func eventWords() []flightWord {
 			"begins a failsafe", changes(func(s *simulator) { s.brain.(*simPX4Brain).beginFailsafe(simPX4RTL) })},
 		{"restart", "the autopilot restarts in flight", "restart",
 			marks(func(p *player, _ []string) { p.sim.reboot(true) })},
+		{"pauses", "another program pauses a Copter's goto", "pauses", done(func(p *player, _ []string) {
+			p.sim.change(func() { p.sim.brain.(*simArduBrain).paused = true })
+		})},
 		{"restart grounded", "the autopilot restarts on the ground at home",
 			"restart grounded", marks(func(p *player, _ []string) { p.sim.reboot(false) })},
 		{"receiver RECEIVER", "the receiver of the transmitter is none, lost, idle or in the pilot's hand",
@@ -432,6 +435,8 @@ func vehicleChecks() []flightWord {
 			(*player).isAt},
 		measure("alt", "metres above home; a bound is < 3, > 3 or 3 ±0.5", "alt > 10",
 			func(_ *player, s simState) float64 { return s.alt }),
+		measure("above", "metres above the ground below it", "above < 0.4",
+			func(_ *player, s simState) float64 { return s.above }),
 		measure("north", "metres north of home", "north > 24",
 			func(_ *player, s simState) float64 { n, _ := simMetres(s.lat, s.lon); return n }),
 		measure("east", "metres east of home", "east < 1",
@@ -584,7 +589,7 @@ func timeChecks() []flightWord {
 			func(p *player, a []string) string { return p.bounded(p.strayed, append([]string{"strayed"}, a...)) }},
 		{"fastest TIME BOUND LIMIT", "the highest speed over ground in this time", "fastest 10s 4 ±0.3",
 			(*player).fastest},
-		{"sideways TIME BOUND LIMIT", "how far it flies sideways in this time, while it is below 2 m, in metres",
+		{"sideways TIME BOUND LIMIT", "how far it flies sideways in this time, less than 2 m above the ground",
 			"sideways 10s < 0.1", (*player).sideways},
 	}
 }
@@ -742,7 +747,7 @@ func (p *player) sideways(w []string) string {
 	place := func() (n, e, up float64) {
 		s := p.sim.truth()
 		n, e = simMetres(s.lat, s.lon)
-		return n, e, s.alt
+		return n, e, s.above
 	}
 	n0, e0, _ := place()
 	most := 0.0

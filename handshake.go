@@ -31,9 +31,6 @@ const (
 
 	// liveLost is the same for CURRENT_MODE, which comes twice a second by itself.
 	liveLost = time.Second
-
-	// targetEvery is the time between two questions for the vehicle's target.
-	targetEvery = time.Second
 )
 
 // stream is a message that is requested with SET_MESSAGE_INTERVAL.

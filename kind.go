@@ -154,9 +154,7 @@ func (v view) returnAltitude() float64 {
 
 // takesOff reports whether a takeoff that was commanded here is under way, maybe still on the ground. A takeoff's
 // aim has only a height.
-func (v view) takesOff(aim *aim) bool {
-	return v.armed && aim != nil && !aim.reached && math.IsNaN(aim.lat)
-}
+func (v view) takesOff(aim *aim) bool { return aim != nil && !aim.reached && math.IsNaN(aim.lat) }
 
 // holdHere is where a hold holds: here. On its wing a vehicle circles, so it holds at the height of a takeoff that
 // is under way, and never lower than where it is clear of the ground.
@@ -206,13 +204,56 @@ func (v view) canEnter(mode Mode) bool {
 // leftGround reports whether the drone has left the ground: some vehicles call themselves in the air while their
 // propellers speed up.
 func (v view) leftGround() bool {
-	return v.landed.inAir() && !v.drives() && (v.ground.left || math.IsNaN(v.height))
+	return v.landed.inAir() && !v.drives() && (v.ground.left || v.leftUnknownGround())
+}
+
+// leftUnknownGround reports whether the drone is in the air, where its height above the ground is not known. While it
+// says that it takes off it may still stand.
+func (v view) leftUnknownGround() bool { return math.IsNaN(v.height) && v.landed != takingOff }
+
+// knowsGround reports whether the vehicle says where it is, and it is known whether it has left the ground.
+func (v view) knowsGround() bool {
+	return v.landed != 0 && !(v.landed == takingOff && math.IsNaN(v.height))
 }
 
 // isClear reports whether the drone is so far from the ground that it may fly to a place. Where its height above
 // the ground is not known, being in the air is enough. What drives never leaves it.
 func (v view) isClear() bool {
-	return v.drives() || (v.landed != onGround && (v.ground.clear || math.IsNaN(v.height)))
+	away := v.landed != onGround && !v.lands()
+	return v.drives() || (away && (v.ground.clear || v.leftUnknownGround()))
+}
+
+// lands reports whether the vehicle lands: the ground may be just below it, however high it is above that of its
+// takeoff.
+func (v view) lands() bool { return v.shown() == ModeLand || v.landed == landing }
+
+// mustClimb reports whether nothing lifts a vehicle in the air: it has landed almost, holds or flies by itself. A
+// takeoff lifts it, and who flies it by sticks off the ground may.
+func (v view) mustClimb(aim *aim) bool {
+	byPilot := v.shown().flownBySticks() && !v.ground.assumed
+	lifted := v.takesOff(aim) || v.shown() == ModeTakeoff || byPilot
+	placed := !math.IsNaN(v.place.lat) && (v.firmware != px4 || !math.IsNaN(v.place.amsl))
+	return placed && v.flying() && !lifted && (v.landed == inAir || v.lands())
+}
+
+// How near a vehicle's height must be to one in metres to be there. On a wing TECS keeps a height less exactly than a
+// hover.
+const (
+	atHeight   = 1.0
+	wingHeight = 5.0
+)
+
+// climbTo is where a vehicle climbs to before it flies to a place: straight up, a little higher than where it is clear
+// of the ground. On its wing it circles there.
+func (v view) climbTo() place {
+	up := v.clearAt() + atHeight
+	if v.onWing() {
+		up = v.clearAt() + wingHeight
+	}
+	to := v.place
+	to.altitude += up
+	to.amsl += up
+	return to
 }
 
 // clearAt is the height above the ground in metres where the drone is clear of it.

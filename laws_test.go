@@ -669,6 +669,19 @@ func sticksRest(b *book, wrong verdict) {
 // fliesToPlace reports whether a command flies to a place, here a client's or mavrest's own.
 func (c *seenCommand) fliesToPlace() bool { return c.cmd == common.MAV_CMD_DO_REPOSITION && c.isInt }
 
+// climbsFirst reports whether a command goes up from where a drone is, as where it is not clear of the ground: that is
+// no client's place or height. mavrest may know of a landing sooner than the book does.
+func (b *book) climbsFirst(c *seenCommand) bool {
+	at := &c.truth
+	n, e := simMetres(float64(c.x)/1e7, float64(c.y)/1e7)
+	tn, te := simMetres(at.lat, at.lon)
+	up := float64(c.p[6]) - at.alt
+	if b.firmware == px4 {
+		up -= simHomeAlt
+	}
+	return c.fliesToPlace() && math.Hypot(n-tn, e-te) < 1+math.Hypot(at.vn, at.ve)/2 && up > 2 && up < 17
+}
+
 // takeoffHeight is how high a takeoff is to climb, in metres above home.
 func (a *seenAsk) takeoffHeight() float64 {
 	if !a.has("altitude") {
@@ -748,7 +761,7 @@ func homeIsAsked(b *book, wrong verdict) {
 		}
 		var a *seenAsk
 		for _, o := range b.asks {
-			toHeight := c.fliesToPlace() && o.path == "/goto" && o.has("altitude")
+			toHeight := c.fliesToPlace() && !b.climbsFirst(c) && o.path == "/goto" && o.has("altitude")
 			if mode, _ := o.wishes(); o.pending(c.stamp) && b.alone(o) && o.isCommand() &&
 				(toHeight || mode == ModeTakeoff && c.cmd == common.MAV_CMD_NAV_TAKEOFF) {
 				a = o
@@ -796,7 +809,7 @@ func carriesWhatWasAsked(b *book, wrong verdict) {
 			if math.Abs(float64(c.p[6])-want) > 0.1 {
 				wrong(c.at, "%v was sent for %v, want %.1f m", c, a, want)
 			}
-		case c.fliesToPlace() && (a.path == "/goto" || a.path == "/land"):
+		case c.fliesToPlace() && (a.path == "/goto" || a.path == "/land") && !b.climbsFirst(c):
 			if a.has("lat") && (c.x != simE7(a.number("lat")) || c.y != simE7(a.number("lon"))) {
 				wrong(c.at, "%v to %d %d was sent for %v", c, c.x, c.y, a)
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -12,9 +13,6 @@ const (
 
 	// atPlace, in metres over ground, is how near a place is reached.
 	atPlace = 2.0
-
-	// atHeight is the same of a height, in metres.
-	atHeight = 1.0
 
 	// atHeading is the same of a heading, in degrees.
 	atHeading = 10.0
@@ -33,6 +31,12 @@ const (
 	// targetNew is how long the old target may still show. A strange one must last as long.
 	targetNew = time.Second
 
+	// targetEvery is the time between two questions for the vehicle's target.
+	targetEvery = time.Second
+
+	// targetGone is how long the vehicle must not have said where it flies to.
+	targetGone = 3 * time.Second
+
 	// targetSoon: a strange target this soon after the acceptance answers the plan.
 	targetSoon = 3 * time.Second
 
@@ -41,9 +45,6 @@ const (
 
 	// homeFar, in metres: home that has moved further is worth a word.
 	homeFar = 3.0
-
-	// wingHeight, in metres, is atHeight on a wing: TECS keeps a height less exactly than a hover.
-	wingHeight = 5.0
 
 	// wingStays is how long a fixed wing must be there, because it may pass a place by chance.
 	wingStays = time.Second
@@ -82,6 +83,9 @@ type manoeuvre struct {
 
 	// strange is since when the autopilot's target is another place.
 	strange time.Time
+
+	// gone is since when the autopilot has no target any more.
+	gone time.Time
 }
 
 // newManoeuvre begins a manoeuvre now. It is complete at once where there is nothing to wait for.
@@ -114,12 +118,14 @@ func (m *manoeuvre) watch(v view) (land bool, lost string) {
 		lost = "the vehicle was disarmed"
 	case m.strangeTarget(v):
 		lost = "the autopilot flies to another place"
+	case m.targetEnded(v):
+		lost = "the autopilot flies to no place any more: another program has stopped it"
 	case m.plan.second != nil && v.circle() > 0:
 		lost = "the vehicle has gone over to its wing and circles the place"
 	case m.plan.second != nil:
 		land = m.arrived(v)
 	case m.complete(v):
-		m.note = m.homeMoved(v)
+		m.note = cmp.Or(m.homeMoved(v), m.maybeElsewhere(v))
 		m.finish(nil)
 	}
 	return land, lost
@@ -136,6 +142,15 @@ func (m *manoeuvre) strangeTarget(v view) bool {
 	away := distance(its.lat, its.lon, ours.lat, ours.lon)
 	strange := away > targetOff || math.Abs(its.amsl-ours.amsl) > targetOff
 	return lasts(&m.strange, strange, its.at) >= targetNew
+}
+
+// targetEnded reports whether the vehicle has said since the acceptance where it flies to, and says so no more. A
+// Copter in GUIDED is so once another program has paused it, or flies it by velocities.
+func (m *manoeuvre) targetEnded(v view) bool {
+	its := v.target.at
+	onWay := m.request.toPlace() && m.plan.destination != nil && v.shown() == ModeHold
+	gone := onWay && its.After(m.at) && v.at.Sub(its) >= 2*targetEvery
+	return lasts(&m.gone, gone, v.at) >= targetGone
 }
 
 // lasts is how long a condition has been true at now, −1 if it is false. since remembers when it
@@ -180,9 +195,9 @@ func (m *manoeuvre) complete(v view) bool {
 	case ModeTakeoff:
 		// A plane is reported in the air on its ground roll already, so its height decides.
 		if v.onWing() {
-			return v.landed.inAir() && m.below(v) <= m.heightSlack(v)
+			return v.leftGround() && m.below(v) <= m.heightSlack(v)
 		}
-		return v.landed.inAir() && math.Abs(v.velocity.down) < still && math.Abs(m.below(v)) <= m.heightSlack(v)
+		return v.leftGround() && math.Abs(v.velocity.down) < still && math.Abs(m.below(v)) <= m.heightSlack(v)
 	case ModeHold:
 		there := t == nil || distance(v.place.lat, v.place.lon, t.lat, t.lon) <= atPlace
 
@@ -203,7 +218,9 @@ func (m *manoeuvre) complete(v view) bool {
 			return true
 		}
 	}
-	return !v.armed
+
+	// What drives stands: disarmed it may roll on.
+	return !v.armed && (!v.drives() || v.groundSpeed() < still)
 }
 
 // circling reports whether a vehicle on its wing has circled a place for wingStays: it is as near as it ever gets,
@@ -236,6 +253,14 @@ func (m *manoeuvre) homeMoved(v view) string {
 	return fmt.Sprintf("home moved by %.1f m meanwhile: %.1f m above home", moved, v.place.altitude)
 }
 
+// maybeElsewhere says that a place is uncertain where the vehicle's GPS contradicts it; "" if it does not.
+func (m *manoeuvre) maybeElsewhere(v view) string {
+	if !m.request.toPlace() || !v.glitches {
+		return ""
+	}
+	return "the autopilot reports a GPS glitch: it may be elsewhere than it says"
+}
+
 // below is how far the vehicle is below the target's height. It compares metres above the sea if
 // both are known: later corrections of home then change nothing.
 func (m *manoeuvre) below(v view) float64 {
@@ -252,8 +277,8 @@ func (m *manoeuvre) heightSlack(v view) float64 {
 	case takesOff && v.onWing():
 		return max(2, height/10)
 	case takesOff:
-		// This is 5 %, at least 1 m; below 2 m half the height.
-		return max(min(1, height/2), height/20)
+		// This is 5 %, at least 1 m; below 4 m a quarter of the height.
+		return max(min(1, height/4), height/20)
 	case v.circle() > 0:
 		return wingHeight
 	}

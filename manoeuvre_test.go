@@ -16,8 +16,8 @@ func seen(changes ...func(*view)) view {
 	n := math.NaN()
 	s := view{
 		now: time.Unix(2000, 0), firmware: copter, shownMode: shownMode{armed: true},
-		landed: landedState(common.MAV_LANDED_STATE_IN_AIR),
-		place:  place{47.3977419, 8.5455938, 10, 498}, heading: 90,
+		landed: inAir, ground: lastGround{left: true},
+		place: place{47.3977419, 8.5455938, 10, 498}, heading: 90,
 		target: point{lat: n, lon: n, amsl: n}, params: map[string]float64{"WP_LOITER_RAD": 60, "TKOFF_ALT": 50},
 	}
 	for _, f := range changes {
@@ -37,6 +37,9 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		return func(s *view) { s.velocity = motion{north, 0, down} }
 	}
 	grounded := func(s *view) { s.landed = onGround }
+	stands := func(s *view) { s.ground.left = false }
+	groundUnknown := func(s *view) { s.height = n }
+	rises := func(s *view) { s.landed = takingOff }
 	disarmed := func(s *view) { s.armed = false }
 	unknownClimb := func(s *view) { s.velocity.down = n }
 	unknownPlace := func(s *view) { s.place.lat, s.place.lon = n, n }
@@ -99,9 +102,12 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"takeoff: hardly climbing", takeoff(10), seen(flying(0, -0.49)), true},
 		{"takeoff: climb unknown", takeoff(10), seen(unknownClimb), false},
 		{"takeoff: not in the air", takeoff(10), seen(grounded), false},
+		{"takeoff: it calls itself in the air, and stands", takeoff(0.5), seen(up(-9.5), stands), false},
+		{"takeoff: the ground is not known", takeoff(10), seen(stands, groundUnknown), true},
+		{"takeoff: the ground is not known, and it takes off", takeoff(10), seen(stands, groundUnknown, rises), false},
 		{"takeoff: height unknown", takeoff(10), seen(unknownHeight), false},
-		{"takeoff to 1 m: at 0.5 m", takeoff(1), seen(up(-9.5)), true},
-		{"takeoff to 1 m: on the way", takeoff(1), seen(up(-9.6)), false},
+		{"takeoff to 2 m: at 1.5 m", takeoff(2), seen(up(-8.5)), true},
+		{"takeoff to 2 m: on the way", takeoff(2), seen(up(-8.6)), false},
 		{"takeoff to 100 m: 5 m below", takeoff(100), seen(up(85)), true},
 		{"takeoff to 100 m: 6 m below", takeoff(100), seen(up(84)), false},
 		{"goto: there", goTo, seen(), true},
@@ -243,7 +249,7 @@ func TestAGotoKeepsTheHeightOfWhatWasCommandedLast(t *testing.T) {
 		want           string  // the heights that are kept
 	}{
 		{"a takeoff that ended below its height", takeoff, 9.2, 497.2, "10.0 498.0"},
-		{"a takeoff to 1 m that is complete at half of it", low, 0.5, 488.5, "1.0 489.0"},
+		{"a takeoff to 1 m that is complete at three quarters of it", low, 0.75, 488.75, "1.0 489.0"},
 		{"home has moved since", takeoff, 12.2, 497.2, "13.0 498.0"},
 		{"a goto", goTo, 20.5, 508.5, "20.0 508.0"},
 		{"a goto without a height above the sea", goTo, 20.5, n, "20.0 NaN"},

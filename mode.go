@@ -602,9 +602,7 @@ func (m *machine) show(r report) {
 
 // restart forgets what was commanded: the autopilot has started again.
 func (m *machine) restart() {
-	m.commanded = nil
-	m.claims = nil
-	m.known = false
+	*m = machine{mode: m.mode, report: m.report}
 }
 
 // claim records that a copy of a step that leads to a mode is sent now.

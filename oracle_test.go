@@ -146,7 +146,8 @@ type book struct {
 	entered   []seenMode // the modes that the vehicle really entered
 	troubles  []*trouble
 	clear     bool
-	ground    float64         // the height at which it stood then
+	ground    float64         // the height at which it stood then, or landed
+	lands     bool            // it says that it lands
 	emitted   map[uint64]bool // what somebody on the line sent to mavrest
 	strange   []string        // what mavrest heard and nobody sent
 	written   map[uint64]bool // what mavrest wrote
@@ -254,10 +255,15 @@ func (b *book) hears(h heard, truth simState) {
 		if m.LandedState == common.MAV_LANDED_STATE_ON_GROUND {
 			b.clear, b.ground = false, truth.alt
 		}
+		b.lands = m.LandedState == common.MAV_LANDED_STATE_LANDING
 		vtol := m.VtolState
 		wing := vtol == common.MAV_VTOL_STATE_FW || vtol == common.MAV_VTOL_STATE_TRANSITION_TO_FW
 		b.states = append(b.states, seenState{at, vtol != 0, wing, m.LandedState == common.MAV_LANDED_STATE_ON_GROUND})
 	case *common.MessageGlobalPositionInt:
+		if b.lands {
+			b.clear, b.ground = false, truth.alt
+		}
+		b.ground = min(b.ground, truth.alt) // the ground of a landing that has ended may be lower
 		b.clear = b.clear || truth.alt-b.ground > b.clearAt()-0.3
 	}
 }

@@ -52,6 +52,9 @@ func (r request) equals(o request) bool {
 	return reflect.DeepEqual(r, o)
 }
 
+// toPlace reports whether the request flies to a place, or lands there.
+func (r request) toPlace() bool { return r.goTo || (r.setMode && r.mode == ModeLand && r.lat != nil) }
+
 // name is what the request is in a sentence.
 func (r request) name() string {
 	if r.goTo {
@@ -121,6 +124,9 @@ type plan struct {
 
 	// second: the landing at a place, sent once the target is reached; nil: no second leg
 	second *step
+
+	// stop: the hold that stops what drives before it is disarmed; nil: it stands, or is not disarmed
+	stop *step
 }
 
 // goal is what the last step that sets a mode leads to; nil: the plan only arms or disarms.
@@ -141,9 +147,18 @@ func (p *plan) flyAway() {
 }
 
 // leaveGround makes a hold or a return wait until the vehicle is clear of the ground, if it is on its wing and
-// leaves the ground: it would circle, and bank, where it is.
+// leaves the ground: it would circle, and bank, where it is. Out of a landing it goes at once, and climbs.
 func (p *plan) leaveGround(v view, aim *aim) {
-	if v.onWing() && (v.flying() || v.takesOff(aim)) {
+	if v.onWing() && !v.lands() && (v.flying() || v.takesOff(aim)) {
+		p.flyAway()
+	}
+}
+
+// returnAfterTakeoff makes a return wait until the vehicle is clear of the ground, if it takes off: PX4 would stay in
+// its return just above the ground, with turning propellers.
+func (p *plan) returnAfterTakeoff(v view, aim *aim) {
+	takesOff := v.takesOff(aim) || v.landed == takingOff || v.shown() == ModeTakeoff
+	if v.armed && takesOff && !v.drives() {
 		p.flyAway()
 	}
 }
@@ -176,11 +191,32 @@ func (r request) plan(v view, aim *aim) (p plan, err error) {
 			"set hold first", name)
 	}
 
+	if (r.setMode && r.mode == ModeLand) || r.endsDisarmed() {
+		p.stop = v.stopFirst()
+	}
+
 	// A takeoff's steps already arm.
 	if err == nil && r.arm != nil && r.mode != ModeTakeoff {
 		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
 	}
 	return p, err
+}
+
+// stopFirst is the hold that stops what drives; nil if it stands or does not drive. Its motor is its brake: disarmed
+// it would roll on.
+func (v view) stopFirst() *step {
+	if !v.drives() || !v.armed || v.groundSpeed() < still {
+		return nil
+	}
+	stop := v.pause()
+	return &stop
+}
+
+// pause is PX4's own hold: DO_REPOSITION without a place.
+func (v view) pause() step {
+	s := px4.step(common.MAV_CMD_DO_REPOSITION, -1, 1, 0).leadingTo(ModeHold, entered[px4][ModeHold])
+	s.holds = true
+	return s
 }
 
 // planFlight is the part of a plan that sets a mode.
@@ -210,6 +246,7 @@ func (r request) planFlight(v view, aim *aim) (plan, error) {
 	p := plan{steps: []step{v.firmware.enter(r.mode)}}
 	if r.mode == ModeRTL || r.mode == ModeRTGS {
 		p.leaveGround(v, aim)
+		p.returnAfterTakeoff(v, aim)
 	}
 	return p, nil
 }
@@ -225,12 +262,12 @@ func (r request) dependsOnKind(v view) bool {
 // waits until the drone is clear of the ground (rule 11).
 func (r request) checkGoto(v view, aim *aim) error {
 	switch {
-	case v.drives() && !v.armed:
-		return refuse(codeRefused, "not armed: arm it first")
 	case v.drives() && (r.altitude != nil || r.altitudeMSL != nil):
 		return refuse(codeUnsupported, "altitude and altitude_msl: this vehicle drives; leave them out")
 	case v.drives() && r.heading != nil:
 		return refuse(codeUnsupported, "heading: this vehicle stands as it came; leave it out")
+	case v.drives() && !v.armed:
+		return refuse(codeRefused, "not armed: arm it first")
 	case !v.flying() && !v.takesOff(aim) && !v.drives():
 		return refuse(codeRefused, "not in the air: take off first, and wait until in_air is true")
 	}
@@ -272,6 +309,21 @@ func (r request) planGoto(v view, aim *aim) (p plan, err error) {
 		p.second = &landing
 	}
 	return p, nil
+}
+
+// planClimb is the climb of a vehicle that is too near the ground to fly to a place.
+func planClimb(v view) (p plan) {
+	to := v.climbTo()
+
+	// Only DO_SET_MODE is known to end a failsafe.
+	if v.firmware == px4 && v.critical {
+		p.steps = append(p.steps, px4.enter(ModeHold))
+	}
+	up := request{}.reposition(v, to).leadingTo(ModeHold, entered[v.firmware][ModeHold])
+	up.holds = true
+	p.steps = append(p.steps, up)
+	p.destination = &to
+	return p
 }
 
 // destination completes a goto with the parts of the present place that it keeps. It keeps the height
@@ -442,6 +494,10 @@ func (v view) takeoffAMSL(altitude float64) (float64, error) {
 	if math.IsNaN(amsl) {
 		return 0, refuse(codeRefused, "takeoff: the autopilot has no home position yet; wait for its GPS")
 	}
+	if up := v.place.amsl - home; !v.flying() && altitude-up < liftedOff {
+		return 0, refuse(codeRefused, "takeoff: to %g m it would not leave the ground: the vehicle stands %.1f m "+
+			"above home, which has moved; take off to %.0f m or more", altitude, up, math.Ceil(up+1))
+	}
 	if amsl <= v.place.amsl {
 		return 0, refuse(codeRefused, "takeoff: to %g m it would not climb: the vehicle is already %.1f m above home; "+
 			"post /takeoff with a higher altitude, or use goto", altitude, v.place.amsl-home)
@@ -458,12 +514,13 @@ func (r request) planHoldPX4(v view, aim *aim) (p plan) {
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
 	if v.armed {
-		hold := px4.step(common.MAV_CMD_DO_REPOSITION, -1, 1, 0)
+		hold := v.pause()
 		if here := v.holdHere(aim); here.amsl > v.place.amsl {
-			hold, p.destination = r.reposition(v, here), &here
+			hold = r.reposition(v, here).leadingTo(ModeHold, entered[px4][ModeHold])
+			hold.holds = true
+			p.destination = &here
 		}
-		hold.holds = true
-		p.steps = append(p.steps, hold.leadingTo(ModeHold, entered[px4][ModeHold]))
+		p.steps = append(p.steps, hold)
 	}
 	p.leaveGround(v, aim)
 	return p
@@ -547,7 +604,7 @@ func (r request) planHoldArduPilot(v view, aim *aim) (plan, error) {
 	case v.firmware == copter:
 		p.steps = []step{copter.setMode(ModeHold, copterBrake), hold}
 	case !math.IsNaN(v.place.lat):
-		to := v.holdHere(aim)
+		to := v.ahead(v.holdHere(aim))
 		here := request{}.reposition(v, to).leadingTo(ModeHold, hold.to.number)
 		here.holds = true
 		p.steps = []step{here}
@@ -556,6 +613,20 @@ func (r request) planHoldArduPilot(v view, aim *aim) (plan, error) {
 		p.steps = append(p.steps, r.changeSpeed(v)...)
 	}
 	return p, v.checkHover(r)
+}
+
+// ahead is where a QuadPlane on its wing holds that hovers at places: ahead of where it is, because it can't stop at
+// once, and would come all the way back to a place that it has passed (docs/autopilots.md, "QuadPlane").
+func (v view) ahead(here place) place {
+	speed := v.groundSpeed()
+	if v.firmware != quadPlane || !v.onWing() || !v.hoversAtPlaces() || !(speed > still) {
+		return here
+	}
+	const degree = earthRadius * math.Pi / 180
+	metres := speed*speed/6 + 6
+	here.lat += metres * v.velocity.north / speed / degree
+	here.lon += metres * v.velocity.east / speed / (degree * math.Cos(here.lat*math.Pi/180))
+	return here
 }
 
 // adjust is the speed and heading, which ArduPilot's DO_REPOSITION ignores. They go out after its
@@ -613,8 +684,11 @@ func (r request) checkSpeed(v view) error {
 // tooLow refuses what flies to a place. what names the request.
 func (v view) tooLow(what string) error {
 	is := fmt.Sprintf("%.1f m above it", v.height)
-	if v.landed == onGround {
+	switch {
+	case v.landed == onGround:
 		is = "on it"
+	case math.IsNaN(v.height):
+		is = "at a height above it that is not known, taking off or landing"
 	}
 	return refuse(codeRefused, "%s: the drone must once have been %g m above the ground before it flies to a "+
 		"place, and is %s; take off, or climb, first", what, v.clearAt(), is)

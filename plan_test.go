@@ -78,6 +78,8 @@ func parseVehicle(t *testing.T, s string) view {
 			v.ground.clear = true
 		case "moving":
 			v.velocity.north = 2
+		case "fast": // on a wing
+			v.velocity.north = 20
 		case "rising":
 			v.velocity.down = -2
 		case "low": // above the ground, which is higher than home
@@ -577,8 +579,8 @@ func TestPX4Plans(t *testing.T) {
 			[]string{"refused: takeoff: to 10 m it would not climb: the vehicle is already 10.0 m above home; " +
 				"post /takeoff with a higher altitude, or use goto"}},
 		{"px4 MANUAL landed uphill", "takeoff altitude=5",
-			[]string{"refused: takeoff: to 5 m it would not climb: the vehicle is already 6.5 m above home; " +
-				"post /takeoff with a higher altitude, or use goto"}},
+			[]string{"refused: takeoff: to 5 m it would not leave the ground: the vehicle stands 6.5 m above home, " +
+				"which has moved; take off to 8 m or more"}},
 		{"px4 MANUAL landed uphill", "takeoff", []string{loiter, arm, climb}},
 		{"px4 MANUAL landed homeless", "takeoff altitude=20",
 			[]string{loiter, arm, "LONG 22 [NaN NaN NaN NaN NaN NaN 508.5]"}},
@@ -988,6 +990,12 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane GUIDED armed", "set mode=hold", []string{noHold}},
 		{"quadplane GUIDED flying", "goto altitude=20", []string{circles("goto")}},
 		{"quadplane QLOITER landed", "set mode=hold", []string{guided}},
+		// It can't stop at once: 20²/6 + 6 m ahead.
+		{"quadplane GUIDED flying clear hovers wing fast", "set mode=hold",
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473983956 y=85455938 z=10"}},
+		{"quadplane GUIDED flying clear hovers fast", "set mode=hold", []string{here}},
+		{"quadplane GUIDED flying clear wing fast", "set mode=hold",
+			[]string{here, "if it can: LONG 178 [0 -2 …0]"}},
 		{"quadplane FBWA flying wing", "set mode=hold",
 			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "if it can: LONG 178 [0 -2 …0]"}},
 		{"quadplane GUIDED flying wing", "set mode=hold", []string{here, "if it can: LONG 178 [0 -2 …0]"}},

@@ -326,6 +326,9 @@ type simSetup struct {
 	// fence is its radius around home in metres; 0 for no fence.
 	fence float64
 
+	// slope is how much the ground rises to the north, in metres a metre.
+	slope float64
+
 	// homeSteps: PX4 corrects home's altitude again and again.
 	homeSteps bool
 
@@ -386,7 +389,7 @@ type simulator struct {
 	veilUntil time.Time
 
 	// home: metres from the first home
-	home struct{ north, east float64 }
+	home struct{ north, east, up float64 }
 
 	armed    bool
 	armedAt  time.Time
@@ -483,7 +486,7 @@ func (s *simulator) reset() {
 	s.failsafe = false
 	s.armedAt = time.Time{}
 	s.landedAt = time.Time{}
-	s.home.north, s.home.east = 0, 0
+	s.home.north, s.home.east, s.home.up = 0, 0, 0
 	s.mode = s.first
 	s.pending = nil
 	s.veilUntil = time.Time{}
@@ -764,7 +767,7 @@ func (s *simulator) homeAlt() float64 {
 	every := 2 * time.Second
 	switch {
 	case !s.homeSteps:
-		return simHomeAlt + s.homeUp
+		return simHomeAlt + s.home.up + s.homeUp
 	case boot%(30*time.Second) < time.Second:
 		every = 250 * time.Millisecond
 	case boot > 2*time.Minute:
@@ -986,7 +989,17 @@ func (s *simulator) disarm() {
 // stands reports whether it is still on the ground because its propellers are not up to speed yet. PX4 already
 // calls itself in the air then.
 func (s *simulator) stands(now time.Time) bool {
-	return s.quad.up <= 0 && now.Before(s.climbFrom)
+	return s.quad.up <= s.ground() && now.Before(s.climbFrom)
+}
+
+// ground is the height of the ground below it, in metres above the first home.
+func (s *simulator) ground() float64 { return s.slope * s.quad.north }
+
+// moveHome makes the vehicle's place home.
+func (s *simulator) moveHome() {
+	s.home.north = s.quad.north
+	s.home.east = s.quad.east
+	s.home.up = s.ground()
 }
 
 // canFly reports whether a goto would be flown.
@@ -1026,8 +1039,8 @@ func (s *simulator) move(now time.Time, dt float64) {
 	}
 	s.flight.steer(vn, ve, vu, dt)
 	q.heading = math.Mod(q.heading+turn*dt+2*math.Pi, 2*math.Pi)
-	if q.up <= 0 && q.vu <= 0 {
-		*q = simQuad{north: q.north, east: q.east, heading: q.heading}
+	if ground := s.ground(); q.up <= ground && q.vu <= 0 {
+		*q = simQuad{north: q.north, east: q.east, up: ground, heading: q.heading}
 		s.airborne = false
 		s.climbing = false
 		s.landedAt = now

@@ -319,7 +319,7 @@ func (b *simArduBrain) takeoff(c simCommand) common.MAV_RESULT {
 	}
 	b.flight.stay()
 	b.climbing = true
-	b.climbTo = c.alt
+	b.climbTo = b.home.up + c.alt
 
 	// Until the propellers, which idle after the arming, are up to speed.
 	b.climbFrom = time.Now().Add(time.Second)
@@ -337,7 +337,7 @@ func (b *simArduBrain) reposition(c simCommand) common.MAV_RESULT {
 	case common.MAV_FRAME_GLOBAL, common.MAV_FRAME_GLOBAL_INT:
 		up = c.alt - simHomeAlt
 	case common.MAV_FRAME_GLOBAL_RELATIVE_ALT, common.MAV_FRAME_GLOBAL_RELATIVE_ALT_INT:
-		up = c.alt
+		up = b.home.up + c.alt
 	case common.MAV_FRAME_GLOBAL_TERRAIN_ALT, common.MAV_FRAME_GLOBAL_TERRAIN_ALT_INT:
 		// accepted, and flown into the ground
 		up = -5
@@ -463,6 +463,7 @@ func (b *simArduBrain) armDisarm(arm bool) common.MAV_RESULT {
 		return common.MAV_RESULT_FAILED
 	}
 	b.arm()
+	b.home.up = b.ground()
 	b.text(common.MAV_SEVERITY_INFO, "Arming motors")
 
 	// home is set here
@@ -949,7 +950,7 @@ func (b *simArduBrain) loiter(now time.Time, stickN, stickE float64) (vn, ve flo
 
 // sink returns LAND's speed, which is slower below 10 m.
 func (b *simArduBrain) sink() float64 {
-	return -max(b.landSpeed, min(simArduSinking, b.landSpeed+b.quad.up-10.3))
+	return -max(b.landSpeed, min(simArduSinking, b.landSpeed+b.quad.up-b.ground()-10.3))
 }
 
 // returnTarget returns the place to which the present leg of a return flies. b.target is
@@ -1007,7 +1008,7 @@ func (b *simArduBrain) steer(vn, ve, vu, dt float64) {
 		// Out of a fall.
 		vertical = 5
 	}
-	if !b.airborne || q.up == 0 {
+	if !b.airborne || q.up == b.ground() {
 		b.push = [3]float64{}
 	}
 	an, ae := (vn-q.vn)*simArduGain, (ve-q.ve)*simArduGain
@@ -1230,7 +1231,7 @@ func (b *simArduBrain) landedState() common.MAV_LANDED_STATE {
 func (b *simArduBrain) positionTarget(boot uint32) message.Message {
 	t := b.target
 	switch returns := b.row(b.mode).flying == simReturn; {
-	case !b.canFly(), returns && b.leg == simLegLand, !returns && (b.mode != b.hold || !b.going):
+	case !b.canFly(), b.paused, returns && b.leg == simLegLand, !returns && (b.mode != b.hold || !b.going):
 		return nil
 	case returns:
 		t = b.returnTarget()

@@ -143,6 +143,9 @@ type simPX4Brain struct {
 	// lifts: the next takeoff will leave the ground
 	lifts bool
 
+	// caught: a return began before its takeoff was detected: it stays just above the ground
+	caught bool
+
 	// lastArmable: the last entered mode in which PX4 can be armed
 	lastArmable uint32
 
@@ -253,6 +256,8 @@ func (b *simPX4Brain) obey(row simMode, ackAfter time.Duration) common.MAV_RESUL
 	}
 	b.follow(row.custom, ackAfter, func() {
 		begins := row.custom == simPX4Takeoff && b.mode != simPX4Takeoff
+		b.caught = row.custom == simPX4RTL && b.climbing && !b.airborne
+		b.airborne = b.airborne || b.caught
 		b.enter(row.custom)
 		if begins {
 			b.climbUp = math.NaN()
@@ -426,7 +431,7 @@ func (b *simPX4Brain) pausing() simTarget {
 
 	// It lifts off all the same, and hovers just above the ground.
 	if b.stands(time.Now()) {
-		t.up = 0.3
+		t.up = b.ground() + 0.3
 	}
 	return t
 }
@@ -466,7 +471,7 @@ func (b *simPX4Brain) armDisarm(arm bool) common.MAV_RESULT {
 	default:
 		b.arm()
 		b.seen = b.streaming()
-		b.home.north, b.home.east = b.quad.north, b.quad.east
+		b.moveHome()
 		b.text(common.MAV_SEVERITY_INFO, "Armed by external command")
 		if b.dataLinkAct() != 0 && !b.foreignGCS && time.Since(b.gcsFrom) <= simRaced {
 			b.dataLinkLoss()
@@ -485,7 +490,7 @@ func (b *simPX4Brain) disarmed(landed bool) {
 	b.lostAt = time.Time{}
 	if landed {
 		b.text(common.MAV_SEVERITY_INFO, "Disarmed by landing")
-		b.home.north, b.home.east = b.quad.north, b.quad.east
+		b.moveHome()
 	}
 	switch {
 	case b.mode == simPX4Land && b.lastArmable == simPX4Posctl:
@@ -843,6 +848,12 @@ func (b *simPX4Brain) message(id uint32) message.Message {
 		}
 	case 87:
 		return b.flyingTo()
+	case 245:
+		m := b.sharedMessage(id).(*common.MessageExtendedSysState)
+		if b.airborne && b.lastLeg() {
+			m.LandedState = common.MAV_LANDED_STATE_LANDING
+		}
+		return m
 	case 436:
 		if b.noLiveMode || b.version < simPX4v15 {
 			return nil
@@ -1402,6 +1413,9 @@ func (b *simPX4Brain) homeward() (vn, ve, vu float64) {
 	q := &b.quad
 	home := b.returning()
 	vn, ve, vu = q.towards(home)
+	if b.caught {
+		return 0, 0, b.ground() + 0.2 - q.up
+	}
 	switch far := math.Hypot(q.north-b.home.north, q.east-b.home.east) > 1; {
 	case far && q.up < home.up-0.5:
 		return 0, 0, min(b.stickUp, home.up-q.up)
@@ -1411,6 +1425,11 @@ func (b *simPX4Brain) homeward() (vn, ve, vu float64) {
 		return vn, ve, -2 * b.landSpeed
 	}
 	return vn, ve, -b.landSpeed
+}
+
+// lastLeg reports whether a return lands, as landed_state says.
+func (b *simPX4Brain) lastLeg() bool {
+	return b.row(b.mode).flying == simReturn && math.Hypot(b.quad.north-b.home.north, b.quad.east-b.home.east) <= 1
 }
 
 // returning returns the place over home to which PX4's return flies. It flies at the higher of two heights: the one

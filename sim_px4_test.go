@@ -310,6 +310,7 @@ const (
 	simPX4Glide  = 11.0 // m/s
 	simPX4Lift   = 8.0  // m/s; a slower plane rolls on the ground
 	simPX4Drive  = 3.3  // m/s, full reverse
+	simPX4Roll   = 0.41 // m/s²: without its motor a rover rolls on, 11 m from 3 m/s
 	simPX4Change = 3 * time.Second
 )
 
@@ -343,17 +344,22 @@ func (b *simPX4KindBrain) command(c simCommand) {
 		b.follow(simPX4Takeoff, 0, func() { b.enter(simPX4Takeoff) })
 		b.after(500*time.Millisecond, func() { b.enter(simPX4Loiter) })
 	case c.id == common.MAV_CMD_COMPONENT_ARM_DISARM && c.p[0] == 0 && b.drives():
-		b.park()
+		b.airborne = false // it disarms when it is told to
 		b.simPX4Brain.command(c)
 	default:
 		b.simPX4Brain.command(c)
 	}
 }
 
-// park ends a rover's way: it stands.
-func (b *simPX4KindBrain) park() {
+// roll lets a rover roll on, whose motor is off.
+func (b *simPX4KindBrain) roll(dt float64) {
 	b.airborne = false
-	b.quad = simQuad{north: b.quad.north, east: b.quad.east, heading: b.quad.heading}
+	q := &b.quad
+	was := math.Hypot(q.vn, q.ve)
+	now := max(0, was-simPX4Roll*dt)
+	*q = simQuad{north: q.north, east: q.east, heading: q.heading, vn: q.vn * now / max(was, 1e-9),
+		ve: q.ve * now / max(was, 1e-9)}
+	q.north, q.east = q.north+q.vn*dt, q.east+q.ve*dt
 }
 
 // transition is DO_VTOL_TRANSITION.
@@ -463,7 +469,7 @@ func (b *simPX4KindBrain) round(t simTarget, radius float64) float64 {
 // drive moves a rover. It calls itself in the air while it is armed.
 func (b *simPX4KindBrain) drive(now time.Time, dt float64) (vn, ve, vu, turn float64) {
 	if !b.armed {
-		b.park()
+		b.roll(dt)
 		return 0, 0, 0, 0
 	}
 	q, t, row := &b.quad, b.target, b.row(b.mode)
@@ -475,7 +481,7 @@ func (b *simPX4KindBrain) drive(now time.Time, dt float64) (vn, ve, vu, turn flo
 		if !b.landedAt.After(b.armedAt) {
 			b.landedAt = now
 		}
-		b.park()
+		b.roll(dt)
 		return 0, 0, 0, 0
 	}
 	b.airborne, q.up = true, 0.1

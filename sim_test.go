@@ -50,6 +50,7 @@ func (q *simQuad) wing(vn, ve, vu, dt float64) {
 // simState is the vehicle's real state.
 type simState struct {
 	lat, lon, alt float64 // degrees, metres above home
+	above         float64 // metres above the ground below it
 	vn, ve, vd    float64 // m/s
 	heading       float64 // degrees, 0…360
 	armed         bool
@@ -289,7 +290,7 @@ func (s *simulator) truth() simState {
 	defer s.mu.Unlock()
 	lat, lon := simPlace(s.quad.north, s.quad.east)
 	return simState{
-		lat: lat, lon: lon, alt: s.quad.up,
+		lat: lat, lon: lon, alt: s.quad.up, above: s.quad.up - s.ground(),
 		vn: s.quad.vn, ve: s.quad.ve, vd: -s.quad.vu, heading: s.quad.degrees(),
 		armed: s.armed, mode: s.mode, landed: s.landed(), failsafe: s.failsafe,
 	}

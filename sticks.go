@@ -382,8 +382,11 @@ func (s *sticks) hearReceiver(now time.Time, live bool, throttle uint16) {
 	}
 }
 
-// disarmed ends the stream outside a stick mode: there it only kept the vehicle from falling.
+// disarmed ends what a client held: nobody who arms the vehicle expects it to move. Outside a stick mode the stream
+// ends too: there it only kept the vehicle from falling.
 func (s *sticks) disarmed(v situation) {
+	s.client.until = v.now
+	s.park(v)
 	if !v.mode.flownBySticks() {
 		s.end(v)
 	}

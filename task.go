@@ -83,6 +83,9 @@ type task struct {
 	// previous: the manoeuvre when its turn came; nil: there was none
 	previous *manoeuvre
 
+	// climbsTo: where it has sent the vehicle up to, before it flies to its place; nil: it has not
+	climbsTo *place
+
 	// command: the command that went out last; nil: no command did
 	command *command
 
@@ -199,7 +202,7 @@ func (c *commander) takeover(why *commandError) {
 	c.endManoeuvre(why)
 }
 
-// disarmed ends the tasks that arm or fly to a place, and those of mavrest itself. Our own
+// disarmed ends the tasks that arm, fly to a place or enter a stick mode, and those of mavrest itself. Our own
 // disarming ends none: those that waited for it go on.
 func (c *commander) disarmed() {
 	c.clientActed = false
@@ -207,7 +210,7 @@ func (c *commander) disarmed() {
 		return
 	}
 	for _, t := range c.tasks {
-		if t.doing.arms() || t.plan.destination != nil || t.unasked() {
+		if t.doing.arms() || t.doing.entersSticks() || t.plan.destination != nil || t.unasked() {
 			t.end(interruption(time.Now(), "the vehicle was disarmed"))
 		}
 	}
@@ -577,6 +580,19 @@ func (c *commander) aim(v view) *aim {
 		return nil
 	}
 	return c.manoeuvre.aim(v)
+}
+
+// takeoffAhead is the destination of a takeoff that is under way or waits before t; nil: there is none.
+func (c *commander) takeoffAhead(t *task) *aim {
+	for _, o := range c.tasks {
+		if o == t {
+			break
+		}
+		if o.endedBy == nil && o.doing.setMode && o.doing.mode == ModeTakeoff {
+			return &aim{place: *o.plan.destination}
+		}
+	}
+	return nil
 }
 
 // onWayToLand reports whether a landing is still on its way to its place.

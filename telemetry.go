@@ -227,6 +227,9 @@ func (e estimate) placed() bool {
 	return e.flags&(relative|absolute) != 0 && e.flags&constant == 0
 }
 
+// glitches reports whether the EKF's GPS says that it is elsewhere.
+func (e estimate) glitches() bool { return e.flags&(1<<15) != 0 }
+
 // positioned reports whether a Copter can be flown by the EKF's position in GUIDED. A disarmed one needs only the
 // prediction that it will have one in the air. It is Copter's own check before arming.
 func (e estimate) positioned(armed bool) bool {
@@ -319,19 +322,24 @@ func (t *telemetry) landedNow(now time.Time) landedState {
 // landedState is EXTENDED_SYS_STATE's MAV_LANDED_STATE; 0 is unknown.
 type landedState uint8
 
-// lastGround is what the vehicle stood on last, and how far it has left it since. Heights above home are no measure:
-// PX4 moves home by metres after a takeoff.
+// lastGround is the ground below the vehicle, as far as it is known: what it stood on last or, where it lands or has
+// ended a landing since, where it was then. Heights above home are no measure: PX4 moves home by metres after a
+// takeoff.
 type lastGround struct {
-	// amsl: metres above mean sea level, at the last on_ground report; NaN if unknown
+	// amsl: metres above mean sea level; NaN if unknown
 	amsl float64
 
 	// relative: metres above home, at the same moment; NaN if unknown
 	relative float64
 
-	// left: it has risen by liftedOff since
+	// assumed: it lands or has ended a landing there: the ground may be far below
+	assumed bool
+
+	// left: it has risen by liftedOff since it stood
 	left bool
 
-	// clear: it has risen so far that it may fly to a place, or a takeoff commanded here was complete
+	// clear: it has risen so far that it may fly to a place, or a takeoff commanded here was complete above
+	// lowTakeoff. A landing ends that, no other descent does.
 	clear bool
 }
 
@@ -342,6 +350,10 @@ var unknownGround = lastGround{amsl: math.NaN(), relative: math.NaN()}
 // a vehicle whose propellers speed up on the ground was 0.15 m off (docs/autopilots.md, "PX4: takeoff and land").
 const liftedOff = 0.3
 
+// lowTakeoff is the height in metres above the ground below which a drone is not clear of it though its takeoff is
+// complete: PX4's estimate was 0.4 m off on the ground.
+const lowTakeoff = 1.0
+
 // hearLanded takes the landed state that has just come.
 func (t *telemetry) hearLanded(now time.Time) {
 	if t.landed.state == onGround {
@@ -350,13 +362,27 @@ func (t *telemetry) hearLanded(now time.Time) {
 	}
 }
 
-// hearHeight takes the position that has just come. clearAt says how far above the ground the vehicle is clear of
-// it, in metres. It is asked only in a climb: positions come ten times a second.
-func (t *telemetry) hearHeight(clearAt func() float64, now time.Time) {
-	if t.landedNow(now) == onGround || (t.ground.left && t.ground.clear) {
+// hearHeight takes the position that has just come. lands says that the vehicle lands: then the ground may be just
+// below it, on a hill or in a valley. clearAt says how far above the ground it is clear of it, in metres. It is asked
+// only in a climb: positions come ten times a second.
+func (t *telemetry) hearHeight(lands bool, clearAt func() float64, now time.Time) {
+	up := t.height(now)
+	switch at := t.lastPosition(now); {
+	case t.landedNow(now) == onGround:
+		return
+	case lands:
+		left := t.ground.left || math.IsNaN(up)
+		t.ground = lastGround{amsl: at.amsl, relative: at.relative, assumed: true, left: left}
+		return
+	case t.ground.left && t.ground.clear:
 		return
 	}
-	up := t.height(now)
+
+	// It has gone on sinking: the ground is no higher than where it is.
+	if t.ground.assumed && up < 0 {
+		at := t.lastPosition(now)
+		t.ground.amsl, t.ground.relative = at.amsl, at.relative
+	}
 	t.ground.left = t.ground.left || up >= liftedOff
 	t.ground.clear = t.ground.clear || up >= clearAt()
 }
@@ -370,8 +396,8 @@ func (t *telemetry) lastPosition(now time.Time) position {
 	return t.position
 }
 
-// height is how far the vehicle is above the ground that it stood on last, in metres; NaN if unknown. It compares
-// heights above the sea. An ArduPilot without a place knows none, but goes on knowing how high it is above home.
+// height is how far the vehicle is above the ground (lastGround), in metres; NaN if unknown. It compares heights above
+// the sea. An ArduPilot without a place knows none, but goes on knowing how high it is above home.
 func (t *telemetry) height(now time.Time) float64 {
 	at := t.lastPosition(now)
 	if up := at.amsl - t.ground.amsl; !math.IsNaN(up) {
@@ -380,7 +406,12 @@ func (t *telemetry) height(now time.Time) float64 {
 	return at.relative - t.ground.relative
 }
 
-const onGround = landedState(common.MAV_LANDED_STATE_ON_GROUND)
+const (
+	onGround  = landedState(common.MAV_LANDED_STATE_ON_GROUND)
+	inAir     = landedState(common.MAV_LANDED_STATE_IN_AIR)
+	takingOff = landedState(common.MAV_LANDED_STATE_TAKEOFF)
+	landing   = landedState(common.MAV_LANDED_STATE_LANDING)
+)
 
 func (s landedState) inAir() bool { return s > onGround }
 
@@ -535,8 +566,8 @@ func (t *telemetry) remembered(now time.Time) bool {
 	return lost && !located
 }
 
-// hearSysStatus records the battery and the sensors. It ignores the sensors in PX4's first
-// messages after a boot, which say that all is healthy.
+// hearSysStatus records the battery and the sensors. PX4's first messages after a boot have no sensor, and say that all
+// are healthy: then nothing is known of them.
 func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	t.summary = battery{
 		group:     group{now},
@@ -548,6 +579,8 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	present := uint32(m.OnboardControlSensorsPresent)
 	enabled := uint32(m.OnboardControlSensorsEnabled)
 	if present == 0 && enabled == 0 {
+		// It has just started: what an earlier one said is over.
+		t.health = health{}
 		return
 	}
 	if t.rebooted {
@@ -652,30 +685,26 @@ func (t *telemetry) clockRanBack(ms uint32, now time.Time) (restarted bool) {
 	return step < -clockSlack || step-next.at.Sub(was.at) > clockDay
 }
 
-// restart forgets what is not true of a restarted autopilot.
+// restart forgets what a restarted autopilot has forgotten too. What the vehicle is survives, with its newest
+// heartbeat, its new clock and the texts.
 func (t *telemetry) restart() {
+	was := *t
+	*t = newTelemetry()
+	t.id = was.id
+	t.beat = was.beat
+	t.boot = was.boot
+	t.texts = was.texts
 	t.rebooted = true
-	t.health = health{}
-	t.estimate = estimate{}
-	t.rc = rcChannels{}
-	t.landed = landed{}
-	t.home = unknownPoint
-
-	// They may be elsewhere now.
-	t.target = unknownPoint
-	t.ground = lastGround{amsl: math.NaN()}
 }
 
-// replace forgets all but the texts and the last heartbeat, which the next one replaces: the vehicle may be another
-// one.
+// replace forgets a vehicle that may be another one. The texts survive, and what the last heartbeat says, which the
+// next one replaces.
 func (t *telemetry) replace() {
-	texts := t.texts
-	id := t.id
-	beat := t.beat
+	was := *t
 	*t = newTelemetry()
-	t.texts = texts
-	t.id = id
-	t.beat = beat
+	t.id = identity{system: was.id.system, autopilot: was.id.autopilot, typ: was.id.typ}
+	t.beat = was.beat
+	t.texts = was.texts
 }
 
 // failsafeStates are the states in which a failsafe is active. Any other, also an unknown one, is none.
@@ -745,6 +774,21 @@ func (h health) unhealthy() []string {
 		list = append(list, strings.TrimPrefix(lowerName(name, "MAV_SYS_STATUS_"), "sensor_"))
 	}
 	return list
+}
+
+// unhealthy returns the unhealthy systems, and gps_glitch where the EKF's GPS has jumped; nil before the first
+// SYS_STATUS.
+func (t *telemetry) unhealthy(now time.Time) []string {
+	list := t.health.unhealthy()
+	if list != nil && t.glitches(now) {
+		list = append(list, "gps_glitch")
+	}
+	return list
+}
+
+// glitches reports whether an ArduPilot's GPS is elsewhere than its EKF.
+func (t *telemetry) glitches(now time.Time) bool {
+	return t.estimate.within(freshFor, now) && t.estimate.glitches()
 }
 
 // lowerName turns a MAVLink name into a word of the status object.

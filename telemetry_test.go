@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -727,6 +728,20 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 		{"a touch and go", copterID, "0 500, 0 on_ground, 1 in_air, 2 503, 3 500.1, 3 on_ground, 3 in_air, 4 500.9",
 			"low 0.8"},
 
+		{"it lands on a hill", copterID, "0 500, 0 on_ground, 1 in_air, 2 520, 3 landing, 4 510", "low 0.0"},
+		{"it lands in a valley", copterID, "0 500, 0 on_ground, 1 in_air, 2 520, 3 landing, 4 490", "low 0.0"},
+		{"a landing that has just begun", copterID, "0 500, 0 on_ground, 1 in_air, 2 520, 2 landing", "low 20.0"},
+		{"a landing that has ended", copterID,
+			"0 500, 0 on_ground, 1 in_air, 2 520, 3 landing, 4 510, 5 in_air, 5 511.9", "low 1.9"},
+		{"a landing that has ended, 2 m higher", copterID,
+			"0 500, 0 on_ground, 1 in_air, 2 520, 3 landing, 4 510, 5 in_air, 5 512", "clear"},
+		{"a landing that has ended, which sank on", copterID,
+			"0 500, 0 on_ground, 1 in_air, 2 520, 3 landing, 4 510, 5 in_air, 5 509, 6 511", "clear"},
+		{"it lands, and the ground was not known", copterID, "0 500, 0 in_air, 0 landing, 1 490", "low 0.0"},
+		{"it lands, and no height is known", copterID, "0 in_air, 0 landing", "low NaN"},
+		{"it takes off, and the ground is not known", copterID, "0 500, 0 takeoff, 1 510", "stands"},
+		{"it took off, and the ground is not known", copterID, "0 500, 0 takeoff, 1 510, 2 in_air", "clear"},
+
 		{"no on_ground was ever heard", copterID, "0 500, 0 in_air", "clear"},
 		{"no height", copterID, "0 on_ground, 1 in_air", "clear"},
 		{"no height on the ground", copterID, "0 on_ground, 1 in_air, 2 500.4", "clear"},
@@ -749,8 +764,9 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 		{"the EKF has no place, but the GPS has one", copterID, "0 500, 0 on_ground, 1 in_air, 2 raw 500.6", "low 0.6"},
 		{"the position is silent for 5 s", copterID, "0 500, 0 on_ground, 1 in_air, 1 500.5, 6 in_air", "low 0.5"},
 		{"the position is silent for longer", copterID, "0 500, 0 on_ground, 1 in_air, 1 500.5, 7 in_air", "clear"},
+		// Its home is where it took off, so that its height above home is no more than that above the ground.
 		{"the autopilot has restarted in the air", copterID,
-			"0 500, 0 on_ground, 1 in_air, 1 500.5, 2 restart, 3 in_air, 3 500.6", "clear"},
+			"0 home 10, 0 500, 0 on_ground, 1 in_air, 1 500.5, 2 restart, 3 in_air, 3 500.6", "clear"},
 
 		{"a plane at 9.9 m", planeID, "0 500, 0 on_ground, 1 in_air, 2 509.9", "low 9.9"},
 		{"a plane at 10 m", planeID, "0 500, 0 on_ground, 1 in_air, 2 510", "clear"},
@@ -787,7 +803,7 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 				number = what
 			}
 			height, _ := strconv.ParseFloat(number, 64)
-			switch state := slices.Index([]string{"", "on_ground", "in_air", "takeoff"}, what); {
+			switch state := slices.Index([]string{"", "on_ground", "in_air", "takeoff", "landing"}, what); {
 			case what == "restart":
 				d.tel.restart()
 			case state > 0:
@@ -810,6 +826,75 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 			got = fmt.Sprintf("low %.1f", v.height)
 		}
 		lineEqual(t, c.name, got, c.want)
+	}
+}
+
+// What a restarted or another vehicle keeps is a list; the rest is as of a vehicle that was never heard. The fields are
+// compared by name, so a new one that is kept by accident shows.
+func TestWhatSurvivesARestartIsAList(t *testing.T) {
+	full := func() telemetry {
+		tel := telemetryAfter(px4Beat(), &common.MessageGlobalPositionInt{Lat: 1, Lon: 1, Alt: 500, TimeBootMs: 9},
+			&common.MessageAttitude{Roll: 1, TimeBootMs: 9}, &common.MessageVfrHud{Airspeed: 1},
+			&common.MessageSysStatus{OnboardControlSensorsPresent: 1, OnboardControlSensorsEnabled: 1},
+			&common.MessageBatteryStatus{BatteryRemaining: 9}, &common.MessageGpsRawInt{FixType: 3},
+			&common.MessageHomePosition{Latitude: 1, Longitude: 1}, &MessageEkfStatusReport{Flags: 1},
+			&common.MessageExtendedSysState{VtolState: common.MAV_VTOL_STATE_MC, LandedState: 1},
+			&common.MessageAutopilotVersion{FlightSwVersion: 7}, &common.MessageRcChannels{Chan1Raw: 9},
+			&common.MessagePositionTargetGlobalInt{LatInt: 1}, &common.MessageStatustext{Text: "hello"})
+		tel.hearLanded(tel.landed.at)
+		tel.healthFrom, tel.healed = tel.landed.at, tel.landed.at
+		tel.doubtedBoot.at, tel.doubtedPosition.at = tel.landed.at, tel.landed.at
+		return *tel
+	}
+	for _, c := range []struct {
+		what     string
+		forgets  func(*telemetry)
+		survives string
+	}{
+		{"a restart", (*telemetry).restart, "id beat texts rebooted boot"},
+		{"another vehicle", (*telemetry).replace, "id beat texts"},
+	} {
+		got := full()
+		c.forgets(&got)
+		before, never := full(), newTelemetry()
+		var kept []string
+		for i := range reflect.TypeFor[telemetry]().NumField() {
+			show := func(t *telemetry) string { return fmt.Sprintf("%+v", reflect.ValueOf(*t).Field(i)) }
+			name := reflect.TypeFor[telemetry]().Field(i).Name
+			if show(&before) == show(&never) && name != "rebooted" {
+				t.Errorf("%s is as if it had never been heard: say it above", name)
+			}
+			if show(&got) != show(&never) {
+				kept = append(kept, name)
+			}
+		}
+		lineEqual(t, c.what+" keeps", strings.Join(kept, " "), c.survives)
+	}
+}
+
+func TestAPlaneThatTakesAQuadPlanesPlaceIsOne(t *testing.T) {
+	beat := copterBeat()
+	beat.Type = common.MAV_TYPE_FIXED_WING
+	tel := telemetryAfter(beat, &common.MessageExtendedSysState{VtolState: common.MAV_VTOL_STATE_MC})
+	lineEqual(t, "before", tel.id.firmware(), quadPlane)
+	tel.replace()
+	lineEqual(t, "another vehicle", tel.id.firmware(), plane)
+}
+
+// PX4's first SYS_STATUS after a boot has no sensor.
+func TestASysStatusWithoutSensorsEndsWhatAnEarlierOneSaid(t *testing.T) {
+	ready := &common.MessageSysStatus{OnboardControlSensorsPresent: 1, OnboardControlSensorsEnabled: 1,
+		OnboardControlSensorsHealth: 1 | common.MAV_SYS_STATUS_PREARM_CHECK}
+	home := &common.MessageHomePosition{Altitude: 488000}
+	for _, c := range []struct {
+		said []message.Message
+		want bool
+	}{
+		{[]message.Message{px4Beat(), home, ready}, true},
+		{[]message.Message{px4Beat(), home, ready, &common.MessageSysStatus{OnboardControlSensorsHealth: 1}}, false},
+	} {
+		armable, _ := telemetryAfter(c.said...).armable(time.Unix(1000, 0), false, false)
+		lineEqual(t, "it is known whether it can be armed", armable != nil, c.want)
 	}
 }
 
@@ -951,6 +1036,29 @@ func TestAPositionIsAbsoluteOrRelativeAndOnTheGroundForetold(t *testing.T) {
 		e := estimate{flags: c.flags}
 		lineEqual(t, c.name+", disarmed", e.positioned(false), c.disarmed)
 		lineEqual(t, c.name+", armed", e.positioned(true), c.armed)
+	}
+}
+
+func TestAGPSThatJumpsIsUnhealthyAndADoneSaysIt(t *testing.T) {
+	tel := telemetryAfter(copterBeat(), &common.MessageSysStatus{OnboardControlSensorsPresent: 1},
+		&MessageEkfStatusReport{Flags: 831 | 1<<15})
+	at := time.Unix(1000, 0)
+	lineEqual(t, "unhealthy", fmt.Sprint(tel.unhealthy(at)), "[gps_glitch]")
+	lineEqual(t, "unhealthy, 3 s later", fmt.Sprint(tel.unhealthy(at.Add(3*time.Second))), "[]")
+	place := &place{47.3977419, 8.5455938, 10, 498}
+	for _, c := range []struct {
+		r    request
+		want string
+	}{
+		{request{setMode: true, mode: ModeHold, goTo: true}, "a GPS glitch"},
+		{request{setMode: true, mode: ModeHold}, ""},
+	} {
+		m := manoeuvre{request: c.r, plan: plan{destination: place}, over: make(chan struct{})}
+		m.watch(seen(func(v *view) { v.glitches = true }))
+		lineEqual(t, "it is done", m.done, true)
+		if (m.note == "") != (c.want == "") || !strings.Contains(m.note, c.want) {
+			t.Errorf("the note is %q, want %q in it", m.note, c.want)
+		}
 	}
 }
 

@@ -37,6 +37,9 @@ type view struct {
 	// critical: its state is MAV_STATE_CRITICAL or worse: a failsafe or, before PX4 1.15, perhaps only a warning
 	critical bool
 
+	// glitches: its GPS says that it is elsewhere
+	glitches bool
+
 	landed landedState
 
 	// landedAt is when it came.
