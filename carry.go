@@ -472,7 +472,7 @@ func (d *drone) leftBehind(t *task, err error) error {
 }
 
 // restSticks centres our sticks before PX4 is sent another mode, if they must rest, and waits until they
-// have been still for stickStill: PX4 takes moving sticks for a pilot's. In the air it waits in POSCTL,
+// have been still for stickRest: PX4 takes moving sticks for a pilot's. In the air it waits in POSCTL,
 // or without a position in ALTCTL, where the drone stops (docs/design.md, "Leaving on PX4").
 func (d *drone) restSticks(w waiter, t *task) error {
 	v := d.situation(time.Now())
@@ -495,7 +495,7 @@ func (d *drone) restSticks(w waiter, t *task) error {
 
 	// In an AUTO mode they stay off centre.
 	t.rests = d.sticks.axes == d.sticks.centred(v)
-	return t.sleep(w, d.sticks.moved.Add(stickStill))
+	return t.sleep(w, d.sticks.moved.Add(d.view(time.Now()).stickRest()))
 }
 
 // askHome requests HOME_POSITION for a plan that needs home's height, and waits for it: PX4 takes

@@ -318,8 +318,9 @@ func (d *drone) hearMessage(h heard) {
 	case *minimal.MessageHeartbeat:
 		d.hearHeartbeat(m, h)
 	case *common.MessageCurrentMode:
-		if h.ordered {
-			d.cmd.reports.hearMode(m.CustomMode, d.machine.report.shownMode, h.latest, now)
+		if h.ordered && d.cmd.reports.hearMode(m.CustomMode, d.machine.report.shownMode, h.latest, now) {
+			// Where the sticks are to be centred for it they are at once.
+			d.sticks.next = now
 		}
 	case *common.MessageTimesync:
 		d.hearTime(h)
@@ -366,7 +367,7 @@ func isTelemetry(m message.Message) bool {
 // flown are the releases that were flown with mavrest: from the first one of each pair on, and
 // before the second (docs/autopilots.md, "Which firmware was measured").
 var flown = map[firmware][2]firmwareVersion{
-	px4:       {1<<24 | 14<<16, 1<<24 | 18<<16},
+	px4:       {1<<24 | 14<<16, 1<<24 | 19<<16},
 	copter:    {4<<24 | 4<<16, 4<<24 | 9<<16},
 	quadPlane: {4<<24 | 5<<16, 4<<24 | 7<<16},
 	plane:     {4<<24 | 5<<16, 4<<24 | 7<<16},
@@ -725,6 +726,9 @@ func (d *drone) snapshot(now time.Time) snapshot {
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
 	if v.canEnter(ModeTakeoff) {
 		s.armable, s.lacks = d.tel.armable(now, v.armed, leavesMode || armsOnOurStream)
+	}
+	if s.armable != nil && v.setsOff() {
+		s.armable, s.lacks = new(bool), append(s.lacks, "mode")
 	}
 	if m := d.cmd.manoeuvre; m != nil {
 		done := m.done

@@ -147,11 +147,25 @@ var px4LinkProbes = []probe{
 		}},
 	{heading: "PX4: parameters", from: ground, fact: "an integer parameter is int32 in the float's bits",
 		run: func(v *probed) {
-			for name, most := range map[string]int32{"NAV_DLL_ACT": 6, "COM_RC_IN_MODE": 8, "COM_RC_OVERRIDE": 7} {
+			for name, most := range map[string]int32{"NAV_DLL_ACT": 6, "COM_RC_IN_MODE": 8} {
 				value, ok := v.readParam(name)
 				v.must(ok, "%s is not answered", name)
 				v.within(name, float64(int32(math.Float32bits(float32(value)))), 0, float64(most), 0)
 			}
+		}},
+	{heading: "PX4: parameters", until: release{1, 17}, from: ground, fact: "COM_RC_OVERRIDE is an int32",
+		run: func(v *probed) {
+			value, ok := v.readParam(simStickOverride)
+			v.must(ok, "not answered")
+			v.within(simStickOverride, float64(int32(math.Float32bits(float32(value)))), 0, 7, 0)
+		}},
+	{heading: "PX4: parameters", since: release{1, 18}, from: ground,
+		fact: "COM_RC_OVERRIDE is not answered, MAN_OVERRIDE_SPD is 1, a REAL32", run: func(v *probed) {
+			value, ok := v.readParam(simStickSpeed)
+			v.must(ok, "not answered")
+			v.within(simStickSpeed, value, 1, 1, 0)
+			_, ok = v.readParam(simStickOverride)
+			v.equal("COM_RC_OVERRIDE answered", ok, false)
 		}},
 }
 
@@ -279,7 +293,12 @@ func px4ModeProbes() (probes []probe) {
 		mode uint32
 		want common.MAV_RESULT
 	}{{simPX4RTL, simAccepted}, {simPX4RTGS, simRejected}, {simPX4Loiter, simAccepted}}
-	probes = append(probes, probe{heading: heading, since: release{1, 16}, from: ground,
+	oneAck := func(v *probed) {
+		for _, m := range modeAnswers {
+			v.equal("answers", v.setMode(m.mode).results, []common.MAV_RESULT{m.want})
+		}
+	}
+	probes = append(probes, probe{heading: heading, since: release{1, 16}, until: release{1, 17}, from: ground,
 		fact: "a mode has two acks, the first always ACCEPTED, the second at most 10 ms later", run: func(v *probed) {
 			for _, m := range modeAnswers {
 				a := v.setMode(m.mode)
@@ -288,11 +307,8 @@ func px4ModeProbes() (probes []probe) {
 				v.ms("second ack after", a.after[1]-a.after[0], 0, 10, 15)
 			}
 		}}, probe{heading: heading, until: release{1, 15}, from: ground, fact: "a mode has one ack, with its result",
-		run: func(v *probed) {
-			for _, m := range modeAnswers {
-				v.equal("answers", v.setMode(m.mode).results, []common.MAV_RESULT{m.want})
-			}
-		}})
+		run: oneAck}, probe{heading: heading, since: release{1, 18}, from: ground,
+		fact: "a mode has one ack again, with its result", run: oneAck})
 	add(ground, "a requested heartbeat shows the mode 20 to 28 ms after the command", func(v *probed) {
 		for i := range 6 {
 			mode := []uint32{simPX4RTL, simPX4Loiter}[i%2]
@@ -389,19 +405,16 @@ var px4ArmingProbes = []probe{
 			time.Sleep(4 * time.Second)
 			v.within("height", v.place().up, 9.5, 10.5, 0.7)
 		}},
-	{heading: "PX4: takeoff and land", from: ground,
+	{heading: "PX4: takeoff and land", until: release{1, 17}, from: ground,
 		fact: "landed_state is takeoff 1.8 to 2.1 s after the arming, and the vehicle 0.3 m high after 4.5 to 5.5 s",
-		run: func(v *probed) {
-			stood := v.spinsUp()
-			v.within("still, m", v.place().up-stood.up, 0, 0.15, 0.1)
-			took, ok := v.until(10*time.Second, func() bool { return v.place().up-stood.up >= 0.3 })
-			v.must(ok, "it does not lift off")
-			v.within("lifts off after s", 2+took.Seconds(), 4.5, 5.5, 1)
-		}},
+		run:  func(v *probed) { v.liftsOff(1.8, 2.1, 4.5, 5.5) }},
+	{heading: "PX4: takeoff and land", since: release{1, 18}, from: ground,
+		fact: "landed_state is takeoff 1.5 to 1.7 s after the arming, and the vehicle 0.3 m high after 2.8 to 3.8 s",
+		run:  func(v *probed) { v.liftsOff(1.5, 1.7, 2.8, 3.8) }},
 	{heading: "PX4: takeoff and land", from: ground,
 		fact: "a goto before the lift-off ends the takeoff: the vehicle lifts off and flies sideways, 1 to 7 m at 1 m",
 		run: func(v *probed) {
-			stood := v.spinsUp()
+			_, stood := v.spinsUp()
 			v.equal("goto", v.flyTo(stood.north+30, stood.east, stood.up+10).last(), simAccepted)
 			_, ok := v.until(10*time.Second, func() bool { return v.place().up-stood.up >= 1 })
 			v.must(ok, "it does not lift off")
@@ -433,7 +446,15 @@ var px4ArmingProbes = []probe{
 			time.Sleep(12 * time.Second)
 			v.within("climbed, m", v.place().up-before, 2, 3, 1)
 		}},
-	{heading: "PX4: takeoff and land", from: ground,
+	{heading: "PX4: takeoff and land", since: release{1, 18}, from: ground,
+		fact: "with latitude and longitude 0 a takeoff climbs", run: func(v *probed) {
+			v.command(simArm, 1)
+			before := v.place().up
+			v.equal("answer", v.command(simTakeoff, 0, 0, 0, math.NaN(), 0, 0, v.homeAlt()+10).last(), simAccepted)
+			_, ok := v.until(20*time.Second, func() bool { return v.place().up-before >= 5 })
+			v.equal("climbs", ok, true)
+		}},
+	{heading: "PX4: takeoff and land", until: release{1, 17}, from: ground,
 		fact: "with latitude and longitude 0 a takeoff never lifts, and disarms after 10 s", run: func(v *probed) {
 			v.command(simArm, 1)
 			v.equal("answer", v.command(simTakeoff, 0, 0, 0, math.NaN(), 0, 0, v.homeAlt()+10).last(), simAccepted)
@@ -450,17 +471,28 @@ var px4ArmingProbes = []probe{
 		}},
 }
 
-// spinsUp takes off to 10 m and returns when the vehicle calls itself in the air, with the place where it stood.
-func (v *probed) spinsUp() spot {
+// liftsOff takes off and expects two times since the arming, in s: when the vehicle calls itself in the air, and when
+// it is 0.3 m high.
+func (v *probed) liftsOff(least, most, highLeast, highMost float64) {
+	armed, stood := v.spinsUp()
+	v.within("takeoff s", time.Since(armed).Seconds(), least, most, 0.3)
+	v.within("still, m", v.place().up-stood.up, 0, 0.15, 0.1)
+	_, ok := v.until(10*time.Second, func() bool { return v.place().up-stood.up >= 0.3 })
+	v.must(ok, "it does not lift off")
+	v.within("lifts off after s", time.Since(armed).Seconds(), highLeast, highMost, 1)
+}
+
+// spinsUp takes off to 10 m and returns when the vehicle calls itself in the air, with the moment of the arming and the
+// place where it stood.
+func (v *probed) spinsUp() (armed time.Time, stood spot) {
 	v.must(v.command(simArm, 1).last() == simAccepted, "refused")
-	armed, stood := time.Now(), v.place()
+	armed, stood = time.Now(), v.place()
 	v.must(v.takeOffHere(v.homeAlt()+10).last() == simAccepted, "refused")
 	_, ok := v.until(5*time.Second, func() bool {
 		return mustAsk[*common.MessageExtendedSysState](v).LandedState == common.MAV_LANDED_STATE_TAKEOFF
 	})
 	v.must(ok, "its landed_state is never takeoff")
-	v.within("takeoff s", time.Since(armed).Seconds(), 1.8, 2.1, 0.3)
-	return stood
+	return armed, stood
 }
 
 // endTakeoff begins a takeoff and disarms before it lifts.
@@ -544,7 +576,14 @@ var px4FlightProbes = []probe{
 		v.equal("answer", a.last(), simAccepted)
 		v.arrives(0, 10, probeHeight, 1.2)
 	}},
-	{heading: "PX4: goto", from: air, fact: "a goto with param2 0 is UNSUPPORTED, but AUTO.LOITER flies it",
+	{heading: "PX4: goto", since: release{1, 18}, from: air,
+		fact: "a goto with param2 0 is accepted in AUTO.LOITER, and flown", run: func(v *probed) {
+			a := v.reposition(common.MAV_FRAME_GLOBAL, -1, 0, math.NaN(), 10, 0, v.homeAlt()+probeHeight)
+			v.equal("answer", a.last(), simAccepted)
+			v.arrives(10, 0, probeHeight, 1.2)
+		}},
+	{heading: "PX4: goto", until: release{1, 17}, from: air,
+		fact: "a goto with param2 0 is UNSUPPORTED, but AUTO.LOITER flies it",
 		run: func(v *probed) {
 			a := v.reposition(common.MAV_FRAME_GLOBAL, -1, 0, math.NaN(), 10, 0, v.homeAlt()+probeHeight)
 			v.equal("answer", a.last(), simUnsupported)
@@ -697,18 +736,64 @@ var px4StickProbes = []probe{
 		v.equal("mode", b.CustomMode, uint32(simPX4Loiter))
 		v.equal("status", b.SystemStatus, common.MAV_STATE_ACTIVE)
 	}},
-	{heading: "PX4: sticks", from: handed, fact: "a stick's step in AUTO.LOITER brings POSCTL", run: func(v *probed) {
-		v.centre(2 * time.Second)
-		v.live()
-		v.stick(400, 0, 500, 0)
-		v.shown(simPX4Posctl, time.Now(), time.Second)
-		v.stick(0, 0, 500, 0)
-	}},
+	{heading: "PX4: sticks that move", since: release{1, 18}, from: handed,
+		fact: "one or two steps in AUTO.LOITER change nothing, three one way bring POSCTL", run: func(v *probed) {
+			v.centre(2 * time.Second)
+			v.live()
+			v.keepSticks(time.Second, 1000, 0, 500, 0)
+			v.keepSticks(time.Second, -500, 0, 500, 0)
+			v.keepSticks(time.Second, -1000, 0, 500, 0)
+			v.equal("after two steps one way", v.mode(), uint32(simPX4Loiter))
+			v.keepSticks(time.Second, 0, 0, 500, 0)
+			began := time.Now()
+			for _, x := range []int16{-300, -600, -900} {
+				v.keepSticks(100*time.Millisecond, x, 0, 500, 0)
+			}
+			v.shown(simPX4Posctl, began, time.Second)
+			v.stick(0, 0, 500, 0)
+		}},
+	{heading: "PX4: sticks that move", since: release{1, 18}, from: handed,
+		fact: "with MAN_OVERRIDE_SPD 0 rest never ends that, a turn does at once", run: func(v *probed) {
+			v.setParam(simStickSpeed, 0)
+			defer v.setParam(simStickSpeed, 1)
+			v.live()
+			v.position()
+			for _, x := range []int16{300, 600, 900} {
+				v.keepSticks(100*time.Millisecond, x, 0, 500, 0)
+			}
+			time.Sleep(4 * time.Second)
+			v.setMode(simPX4Loiter)
+			v.equal("after 4 s of rest", v.mode(), uint32(simPX4Posctl))
+			v.keepSticks(100*time.Millisecond, 899, 0, 500, 0)
+			v.setMode(simPX4Loiter)
+			time.Sleep(2 * time.Second)
+			v.equal("after a turn by a thousandth", v.mode(), uint32(simPX4Loiter))
+			v.keepSticks(100*time.Millisecond, 0, 0, 500, 0)
+		}},
+	{heading: "PX4: sticks", until: release{1, 17}, from: handed,
+		fact: "a stick's step in AUTO.LOITER brings POSCTL", run: func(v *probed) {
+			v.centre(2 * time.Second)
+			v.live()
+			v.stick(400, 0, 500, 0)
+			v.shown(simPX4Posctl, time.Now(), time.Second)
+			v.stick(0, 0, 500, 0)
+		}},
 	{heading: "PX4: sticks", from: air, fact: "a constant stick never brings POSCTL", run: func(v *probed) {
 		v.keepSticks(6*time.Second, 0, 300, 500, 0)
 		v.equal("mode", v.mode(), uint32(simPX4Loiter))
 	}},
-	{heading: "PX4: leaving a stick mode", from: handed,
+	{heading: "PX4: leaving a stick mode", since: release{1, 18}, from: handed,
+		fact: "0.2 s after moving sticks AUTO.LOITER stays", run: func(v *probed) {
+			v.position()
+			for _, x := range []int16{300, 600, 900} {
+				v.keepSticks(100*time.Millisecond, x, 0, 500, 0)
+			}
+			v.centre(200 * time.Millisecond)
+			v.setMode(simPX4Loiter)
+			time.Sleep(2 * time.Second)
+			v.equal("mode", v.mode(), uint32(simPX4Loiter))
+		}},
+	{heading: "PX4: leaving a stick mode", until: release{1, 17}, from: handed,
 		fact: "0.2 s after moving sticks AUTO.LOITER is undone, 2 s after it stays", run: func(v *probed) {
 			v.position()
 			v.keepSticks(time.Second, 1000, 0, 500, 0)
@@ -815,8 +900,8 @@ func px4UndoProbes() (probes []probe) {
 			if override == 0 {
 				fact = "with COM_RC_OVERRIDE 0 a pilot's " + to.name + " stays"
 			}
-			probes = append(probes, probe{heading: "PX4: moving sticks and a pilot", from: handed, fact: fact,
-				run: func(v *probed) {
+			probes = append(probes, probe{heading: "PX4: moving sticks and a pilot", until: release{1, 17},
+				from: handed, fact: fact, run: func(v *probed) {
 					v.setParam("COM_RC_OVERRIDE", override)
 					defer v.setParam("COM_RC_OVERRIDE", 1)
 					v.live()
@@ -836,6 +921,93 @@ func px4UndoProbes() (probes []probe) {
 					v.ms("the switch lasted", again.Sub(switched), 12, 48, 15)
 				}})
 		}
+		probes = append(probes, px4SpeedUndoProbes(to.name, to.mode)...)
+	}
+	return slices.Concat(probes, px4IgnoringProbes())
+}
+
+// px4SpeedUndoProbes are about a pilot's switch while sticks move, from 1.18 on.
+func px4SpeedUndoProbes(name string, mode uint32) (probes []probe) {
+	for _, speed := range []float64{1, -1} {
+		fact := "sticks that run one way undo a pilot's " + name
+		if speed < 0 {
+			fact = "with MAN_OVERRIDE_SPD -1 a pilot's " + name + " stays"
+		}
+		probes = append(probes, probe{heading: "PX4: moving sticks and a pilot", since: release{1, 18}, from: handed,
+			fact: fact, run: func(v *probed) {
+				v.setParam(simStickSpeed, speed)
+				defer v.setParam(simStickSpeed, 1)
+				v.live()
+				v.position()
+				for _, x := range []int16{-900, -800, -700, -600} {
+					v.keepSticks(50*time.Millisecond, x, 0, 500, 0)
+				}
+				v.pilot.send(v.modeMessage(mode))
+				for x := int16(-500); x <= 900; x += 100 {
+					v.keepSticks(50*time.Millisecond, x, 0, 500, 0)
+				}
+				want := uint32(simPX4Posctl)
+				if speed < 0 {
+					want = mode
+				}
+				v.equal("mode", v.mode(), want)
+				v.stick(0, 0, 500, 0)
+			}})
 	}
 	return probes
+}
+
+// px4IgnoringProbes show that deflected sticks do nothing in modes that the program's list says ignore them.
+func px4IgnoringProbes() (probes []probe) {
+	for _, m := range []struct {
+		name  string
+		mode  uint32
+		since release
+	}{
+		{"AUTO.LOITER", simPX4Loiter, release{}},
+		{"AUTO.RTL", simPX4RTL, release{}},
+		{"AUTO.LAND", simPX4Land, release{}},
+		{"AUTO.GUIDED_COURSE", simPX4Course, release{1, 18}},
+	} {
+		probes = append(probes, probe{heading: "PX4: modes that ignore sticks", since: m.since, from: handed,
+			fact: m.name + " ignores sticks that stand off centre", run: func(v *probed) {
+				v.position()
+				v.keepSticks(2500*time.Millisecond, 0, 300, 500, 0)
+				v.must(v.setMode(m.mode).last() == simAccepted, "refused")
+				v.keepSticks(3*time.Second, 0, 300, 500, 0)
+				v.equal("mode", v.mode(), m.mode)
+				from := v.place()
+				v.keepSticks(2*time.Second, 0, 300, 500, 0)
+				sin, cos := math.Sincos(float64(mustAsk[*common.MessageAttitude](v).Yaw))
+				to := v.place()
+				v.within("to the right, m", -sin*(to.north-from.north)+cos*(to.east-from.east), -0.8, 0.8, 1)
+				v.setMode(simPX4Loiter)
+			}})
+	}
+	return append(probes, px4SteeredProbes...)
+}
+
+// px4SteeredProbes are about modes that sticks fly, and that are none of ours.
+var px4SteeredProbes = []probe{
+	{heading: "PX4: modes that ignore sticks", since: release{1, 17}, from: handed,
+		fact: "ALTITUDE_CRUISE is flown by sticks", run: func(v *probed) {
+			v.position()
+			v.must(v.setMode(simPX4Cruise).last() == simAccepted, "refused")
+			v.keepSticks(2*time.Second, 500, 0, 500, 0)
+			v.within("m/s", v.place().speed, 1, 15, 3)
+			v.centre(300 * time.Millisecond)
+			v.setMode(simPX4Posctl)
+			time.Sleep(3 * time.Second)
+		}},
+	{heading: "PX4: hold", since: release{1, 18}, from: air,
+		fact: "in AUTO.GUIDED_COURSE the pause is accepted and changes nothing, AUTO.LOITER leaves it",
+		run: func(v *probed) {
+			v.must(v.setMode(simPX4Course).last() == simAccepted, "refused")
+			a := v.command(simGoto, -1, 1, 0, math.NaN(), math.NaN(), math.NaN(), math.NaN())
+			v.equal("the pause", a.last(), simAccepted)
+			time.Sleep(time.Second)
+			v.equal("mode", v.mode(), uint32(simPX4Course))
+			v.equal("AUTO.LOITER", v.setMode(simPX4Loiter).last(), simAccepted)
+			v.equal("mode", v.mode(), uint32(simPX4Loiter))
+		}},
 }

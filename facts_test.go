@@ -560,7 +560,7 @@ func (v *probed) setParam(name string, value float64) {
 		TargetSystem: v.system, TargetComponent: 1, ParamId: name,
 		ParamValue: float32(value), ParamType: common.MAV_PARAM_TYPE_REAL32,
 	}
-	if v.craft.isPX4() {
+	if v.craft.isPX4() && name != simStickSpeed {
 		m.ParamValue, m.ParamType = math.Float32frombits(uint32(int32(value))), common.MAV_PARAM_TYPE_INT32
 	}
 	sent := time.Now()
@@ -860,7 +860,9 @@ func (p probe) simulate(t *testing.T, prepare func(*simulator)) *probed {
 	s.params["Q_GUIDED_MODE"] = 1 // a QuadPlane hovers in GUIDED
 	switch {
 	case p.on == onPX4 && p.until != (release{}):
-		olderPX4(uint32(p.until.major)<<24 | uint32(p.until.minor)<<16)(s)
+		ofPX4(uint32(p.until.major)<<24 | uint32(p.until.minor)<<16)(s)
+	case p.on == onPX4 && !p.since.before(release{1, 18}):
+		ofPX4(simPX4v18)(s)
 	case p.on == onCopter && p.since != (release{}):
 		newerCopter(p.since)(s)
 	}

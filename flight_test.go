@@ -79,7 +79,8 @@ func scriptChoices(s string) (list []string) {
 var scriptFlavours = map[string]simFlavour{
 	"px4": simPX4, "copter": simArduPilot, "quadplane": simQuadPlane, "plane": simPlane,
 	"px4-plane": simPX4Plane, "px4-vtol": simPX4VTOL, "px4-rover": simPX4Rover, "ardu-rover": simArduRover,
-	"px4-1.14": simPX4, "px4-1.15": simPX4, "px4-1.16": simPX4, "px4-1.17": simPX4,
+	"px4-1.14": simPX4, "px4-1.15": simPX4, "px4-1.16": simPX4, "px4-1.17": simPX4, "px4-1.18": simPX4,
+	"px4-plane-1.18": simPX4Plane,
 }
 
 var scriptReceivers = map[string]simReceiver{"none": simReceiverNone, "lost": simReceiverLost, "idle": simReceiverIdle,
@@ -94,7 +95,8 @@ func scriptVehicle(t *testing.T, name string, has []string) (simFlavour, func(*s
 	}
 	return flavour, func(s *simulator) {
 		if _, minor, old := strings.Cut(name, "-1."); old {
-			olderPX4(map[string]uint32{"14": simPX4v14, "15": simPX4v15, "16": simPX4v16, "17": simPX4v17}[minor])(s)
+			n, _ := strconv.Atoi(minor)
+			ofPX4(1<<24 | uint32(n)<<16)(s)
 		}
 		for _, h := range has {
 			key, value, _ := strings.Cut(h, "=")

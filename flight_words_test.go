@@ -151,7 +151,7 @@ func eventWords() []flightWord {
 		{"mark", "nothing happens: the checks of what was sent begin here", "mark", marks(func(*player, []string) {})},
 		{"stop", "mavrest ends", "stop", marks(func(p *player, _ []string) { p.stop() })},
 		{"start", "another mavrest starts", "start", marks(func(p *player, _ []string) { p.anew() })},
-		{"pilot MODE", "the pilot sets a mode, by the autopilot's name or by ours",
+		{"pilot MODE", "the pilot sets a mode, by the autopilot's name or by ours, or by PX4's numbers: 12.0",
 			"pilot RTL", marks(func(p *player, a []string) { p.sim.pilotMode(numberOf(p, p.firmware, a[0])) })},
 		{"pilot sticks X Y Z R",
 			"the pilot moves his sticks, in thousandths: pitch, roll, throttle (500 is its middle), yaw",

@@ -14,8 +14,11 @@ const (
 	// askEvery is the time between two questions for what is not answered yet.
 	askEvery = 500 * time.Millisecond
 
-	// warnAfter is how soon a warning may come. From then on unanswered parameters have their defaults.
+	// warnAfter is how soon a warning may come.
 	warnAfter = 3 * time.Second
+
+	// defaultAfter is when an unanswered parameter has its default in a warning. A slow line brings each before.
+	defaultAfter = 10 * time.Second
 
 	// stationEvery is the age at which NAV_DLL_ACT is asked for again.
 	stationEvery = 5 * time.Second
@@ -168,6 +171,11 @@ func (h *handshake) answersNothing(now time.Time) bool {
 	return a.answeredFrom.IsZero() && len(a.asked) >= silentKinds && now.Sub(h.began) >= silentFor
 }
 
+// awaits reports whether the answer to all names of a parameter may still come.
+func (h *handshake) awaits(now time.Time, names ...string) bool {
+	return !slices.ContainsFunc(names, h.params.known) && now.Sub(h.began) < defaultAfter
+}
+
 // refusedLive reports whether the vehicle has refused to send live reports.
 func (h *handshake) refusedLive() bool { return len(h.streams) > 0 && h.streams[0].denied }
 
@@ -308,7 +316,7 @@ func (i identity) parameterNames() [][]string {
 var familyParameters = map[firmware][][]string{
 	px4: {
 		{"COM_RC_IN_MODE"},
-		{"COM_RC_OVERRIDE"},
+		{stickOverride, overrideSpeed},
 		{"NAV_DLL_ACT"},
 		{"RTL_RETURN_ALT"},
 	},

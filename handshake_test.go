@@ -119,11 +119,11 @@ func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 	}{
 		{"px4", px4Beat(), map[string]float64{"COM_RC_IN_MODE": 5, "COM_RC_OVERRIDE": 2, "NAV_DLL_ACT": 2,
 			"RTL_RETURN_ALT": 30.5},
-			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT RTL_RETURN_ALT",
+			"COM_RC_IN_MODE COM_RC_OVERRIDE MAN_OVERRIDE_SPD NAV_DLL_ACT RTL_RETURN_ALT",
 			"map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2 RTL_RETURN_ALT:30.5] sticks as 255, 5 false 0"},
 		{"px4, a negative one", px4Beat(), map[string]float64{"COM_RC_IN_MODE": -1, "COM_RC_OVERRIDE": 3,
 			"NAV_DLL_ACT": 0},
-			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT RTL_RETURN_ALT",
+			"COM_RC_IN_MODE COM_RC_OVERRIDE MAN_OVERRIDE_SPD NAV_DLL_ACT RTL_RETURN_ALT",
 			"map[COM_RC_IN_MODE:-1 COM_RC_OVERRIDE:3 NAV_DLL_ACT:0] sticks as 255, -1 true 0"},
 		{"copter", copterBeat(), map[string]float64{"SYSID_MYGCS": 245, "FS_GCS_ENABLE": 1, "WPNAV_SPEED": 500,
 			"RTL_ALT": 1500},
@@ -148,7 +148,8 @@ func TestTheParametersThatRulesNeedAreReadInTheHandshake(t *testing.T) {
 				"sticks as 255, 3 false 0"},
 		{"a px4 plane", px4WingBeat, map[string]float64{"COM_RC_IN_MODE": 5, "COM_RC_OVERRIDE": 2, "NAV_DLL_ACT": 2,
 			"NAV_LOITER_RAD": 60.5, "RTL_LOITER_RAD": -70, "NAV_FORCE_VT": 0, "RTL_RETURN_ALT": 100},
-			"COM_RC_IN_MODE COM_RC_OVERRIDE NAV_DLL_ACT RTL_RETURN_ALT NAV_LOITER_RAD RTL_LOITER_RAD NAV_FORCE_VT",
+			"COM_RC_IN_MODE COM_RC_OVERRIDE MAN_OVERRIDE_SPD NAV_DLL_ACT RTL_RETURN_ALT NAV_LOITER_RAD " +
+				"RTL_LOITER_RAD NAV_FORCE_VT",
 			"map[COM_RC_IN_MODE:5 COM_RC_OVERRIDE:2 NAV_DLL_ACT:2 NAV_FORCE_VT:0 NAV_LOITER_RAD:60.5 " +
 				"RTL_LOITER_RAD:-70 RTL_RETURN_ALT:100] sticks as 255, 5 false 0"},
 		{"no answer", copterBeat(), nil,

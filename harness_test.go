@@ -806,9 +806,15 @@ var firmwares = map[simFlavour]firmware{simPX4: px4, simArduPilot: copter, simQu
 // object is a JSON object of an answer.
 type object = map[string]any
 
-// olderPX4 sets the release of a simulated PX4, simPX4v14 for example. The newest is simPX4v17.
-func olderPX4(release uint32) func(*simulator) {
-	return func(s *simulator) { s.version = release | 255 }
+// ofPX4 sets the release of a simulated PX4, simPX4v14 for example.
+func ofPX4(release uint32) func(*simulator) {
+	return func(s *simulator) {
+		s.version = release | 255
+		if release >= simPX4v18 {
+			delete(s.params, simStickOverride)
+			s.params[simStickSpeed] = 1
+		}
+	}
 }
 
 // newerCopter sets the release of a simulated Copter. 4.7 and 4.8 each renamed a parameter.

@@ -22,7 +22,7 @@ func (d *drone) act() stickActs {
 	if d.sticks.phase == stickOff {
 		d.link.setSticks(nil)
 	} else if acts.send {
-		o := d.outgoing(d.sticks.toSend(d.cmd.reports.keeps()))
+		o := d.outgoing(d.sticks.toSend(d.situation(time.Now()), d.cmd.reports.kept))
 		d.link.setSticks(&o)
 	}
 	if acts.release {
@@ -47,7 +47,7 @@ func (d *drone) outgoing(a axes) outgoing {
 }
 
 // warn gives the warnings that this PX4's parameters call for, each once until the autopilot
-// restarts. It waits for the handshake. A parameter that is unanswered then has its default, and
+// restarts. It waits for the handshake. A parameter that is unanswered for long has its default, and
 // an unknown version counts as old.
 func (d *drone) warn(v view) {
 	if v.firmware != px4 || !v.online || v.now.Sub(d.handshake.began) < warnAfter {
@@ -60,19 +60,19 @@ func (d *drone) warn(v view) {
 	if v.landsOnWing() {
 		d.warnOnce(v.about(landsOnWing, "NAV_FORCE_VT", 0))
 	}
-	if d.sticks.phase != stickOff {
+	if d.sticks.phase != stickOff && !d.handshake.awaits(v.now, stickParams[px4]) {
 		d.warnOnce(v.deafens())
 	}
-	if !v.movementOverrides() {
+	if !v.movementOverrides() || d.handshake.awaits(v.now, stickOverride, overrideSpeed) {
 		return
 	}
 
 	// An undone switch lasts 12 to 48 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
 	switch baud := d.link.device.line.baud.Load(); {
 	case d.handshake.refusedLive():
-		d.warnOnce(reason{kind: switchNotLive})
+		d.warnOnce(reason{kind: switchNotLive, param: v.neverOverrides()})
 	case baud > 0 && baud < 921600:
-		d.warnOnce(reason{kind: switchUnseen, value: float64(baud)})
+		d.warnOnce(reason{kind: switchUnseen, param: v.neverOverrides(), value: float64(baud)})
 	}
 }
 

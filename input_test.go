@@ -123,6 +123,46 @@ func TestTheStreamsEndDropsTheSticksThatWaitForThePort(t *testing.T) {
 	}
 }
 
+// A PX4 has one of two parameters, and on a slow line it is read late.
+func TestAdviceNamesTheParameterThatThisPX4HasOnceItIsRead(t *testing.T) {
+	for _, c := range []struct {
+		params map[string]float64
+		warned string
+	}{
+		{map[string]float64{"COM_RC_OVERRIDE": 1}, "with COM_RC_OVERRIDE 0 none"},
+		{map[string]float64{"MAN_OVERRIDE_SPD": 1.5}, "with MAN_OVERRIDE_SPD -1 none"},
+		{map[string]float64{"MAN_OVERRIDE_SPD": 0}, "with MAN_OVERRIDE_SPD -1 none"},
+		{map[string]float64{"MAN_OVERRIDE_SPD": -1}, ""},
+		{nil, "with COM_RC_OVERRIDE 0 (or, from PX4 1.18 on, MAN_OVERRIDE_SPD -1) none"},
+	} {
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, px4Beat(), func(b *lineBench) {
+				b.link.device.line = atBaud(57600)
+				for name, value := range c.params {
+					b.params[name] = value
+				}
+			})
+			said := func() (n int) {
+				for _, m := range b.snapped().tel.texts.kept {
+					if !strings.Contains(m.text, "none is undone") {
+						continue
+					}
+					if n++; !strings.Contains(m.text, c.warned) {
+						t.Errorf("with %v: %q, want %q", c.params, m.text, c.warned)
+					}
+				}
+				return n
+			}
+			b.settle()
+			time.Sleep(warnAfter)
+			read := len(c.params) > 0
+			lineEqual(t, fmt.Sprintf("warnings after 3 s with %v", c.params), said(), b2i(read && c.warned != ""))
+			time.Sleep(defaultAfter)
+			lineEqual(t, fmt.Sprintf("warnings with %v", c.params), said(), b2i(c.warned != ""))
+		})
+	}
+}
+
 // Neither a line below 921600 baud nor a PX4 without CURRENT_MODE surely shows a mode that lasts 40 ms.
 func TestAWarningSaysWhereSticksUndoAPilotsSwitchUnseen(t *testing.T) {
 	for _, c := range []struct {

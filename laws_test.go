@@ -649,8 +649,8 @@ func sticksAreTheClients(b *book, wrong verdict) {
 		beat := b.beatBefore(s.n)
 		flown := false
 		if beat != nil {
-			mode, _ := b.firmware.reported(beat.custom)
-			flown = mode.flownBySticks()
+			row, _ := b.firmware.row(beat.custom)
+			flown = row.sticks != unsteered
 		}
 		unmoved := was != nil && was.axes == s.axes && b.firmware == px4
 		_, kept := b.keptSince(s.stamp)

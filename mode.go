@@ -70,114 +70,198 @@ type autopilotMode struct {
 
 	// on: the airframes on which we command it
 	on airframe
+
+	sticks stickUse
 }
+
+// stickUse is what an autopilot does with sticks in one of its modes. A mode that no list has counts as flown by
+// them: where that is wrong, sticks are centred for nothing; where the contrary was wrong, a drone would fly on.
+type stickUse uint8
+
+const (
+	// steered: the sticks fly it, or shift where it flies
+	steered stickUse = iota
+
+	// thrust: the same, and their throttle is the thrust
+	thrust
+
+	// unsteered: it ignores them; on PX4 sticks that move there take the drone
+	unsteered
+)
 
 // ownModes is each autopilot's own list of the modes that we have a word for.
 var ownModes = map[firmware][]autopilotMode{
 	px4: {
-		{px4Custom(1, 0), "MANUAL", ModeManual, flies | rover},
-		{px4Custom(2, 0), "ALTCTL", ModeAltitude, flies},
-		{px4Custom(3, 0), "POSCTL", ModePosition, flies | rover},
-		{px4Custom(3, 2), "POSCTL.SLOW", ModePosition, 0},
-		{px4Custom(4, 2), "AUTO.TAKEOFF", ModeTakeoff, flies},
-		{px4Custom(4, 3), "AUTO.LOITER", ModeHold, flies | rover},
-		{px4Custom(4, 5), "AUTO.RTL", ModeRTL, flies | rover},
-		{px4Custom(4, 6), "AUTO.LAND", ModeLand, flies | rover},
-		{px4Custom(4, 7), "AUTO.RTGS", ModeRTGS, 0},
-		{px4Custom(4, 9), "AUTO.PRECLAND", ModeLand, 0},
-		{px4Custom(4, 10), "AUTO.VTOL_TAKEOFF", ModeTakeoff, 0},
-		{px4Custom(5, 0), "ACRO", ModeManual, 0},
-		{px4Custom(7, 0), "STABILIZED", ModeManual, 0},
-		{px4Custom(8, 0), "RATTITUDE", ModeManual, 0},
+		{px4Custom(1, 0), "MANUAL", ModeManual, flies | rover, thrust},
+		{px4Custom(2, 0), "ALTCTL", ModeAltitude, flies, steered},
+		{px4Custom(3, 0), "POSCTL", ModePosition, flies | rover, steered},
+		{px4Custom(3, 2), "POSCTL.SLOW", ModePosition, 0, steered},
+		{px4Custom(4, 2), "AUTO.TAKEOFF", ModeTakeoff, flies, unsteered},
+		{px4Custom(4, 3), "AUTO.LOITER", ModeHold, flies | rover, unsteered},
+		{px4Custom(4, 5), "AUTO.RTL", ModeRTL, flies | rover, unsteered},
+		{px4Custom(4, 6), "AUTO.LAND", ModeLand, flies | rover, unsteered},
+		{px4Custom(4, 7), "AUTO.RTGS", ModeRTGS, 0, unsteered},
+		{px4Custom(4, 9), "AUTO.PRECLAND", ModeLand, 0, unsteered},
+		{px4Custom(4, 10), "AUTO.VTOL_TAKEOFF", ModeTakeoff, 0, unsteered},
+		{px4Custom(5, 0), "ACRO", ModeManual, 0, thrust},
+		{px4Custom(7, 0), "STABILIZED", ModeManual, 0, thrust},
+		{px4Custom(8, 0), "RATTITUDE", ModeManual, 0, thrust},
 	},
 	copter: {
-		{0, "STABILIZE", ModeManual, multicopter},
-		{1, "ACRO", ModeManual, 0},
-		{2, "ALT_HOLD", ModeAltitude, multicopter},
-		{4, "GUIDED", ModeHold, multicopter},
-		{5, "LOITER", ModePosition, multicopter},
-		{6, "RTL", ModeRTL, multicopter},
-		{9, "LAND", ModeLand, multicopter},
-		{16, "POSHOLD", ModePosition, 0},
-		{17, "BRAKE", ModeHold, 0},
-		{21, "SMART_RTL", ModeRTL, 0},
-		{27, "AUTO_RTL", ModeRTL, 0},
+		{0, "STABILIZE", ModeManual, multicopter, thrust},
+		{1, "ACRO", ModeManual, 0, thrust},
+		{2, "ALT_HOLD", ModeAltitude, multicopter, steered},
+		{4, "GUIDED", ModeHold, multicopter, unsteered},
+		{5, "LOITER", ModePosition, multicopter, steered},
+		{6, "RTL", ModeRTL, multicopter, unsteered},
+		{9, "LAND", ModeLand, multicopter, steered},
+		{16, "POSHOLD", ModePosition, 0, steered},
+		{17, "BRAKE", ModeHold, 0, unsteered},
+		{21, "SMART_RTL", ModeRTL, 0, unsteered},
+		{27, "AUTO_RTL", ModeRTL, 0, unsteered},
 	},
 	quadPlane: planeModes,
 	plane:     planeModes,
 	arduRover: {
-		{0, "MANUAL", ModeManual, 0},
-		{1, "ACRO", ModeManual, 0},
-		{4, "HOLD", ModeHold, 0},
-		{5, "LOITER", ModeHold, 0},
-		{11, "RTL", ModeRTL, 0},
-		{12, "SMART_RTL", ModeRTL, 0},
-		{15, "GUIDED", ModeHold, 0},
+		{0, "MANUAL", ModeManual, 0, thrust},
+		{1, "ACRO", ModeManual, 0, thrust},
+		{4, "HOLD", ModeHold, 0, unsteered},
+		{5, "LOITER", ModeHold, 0, unsteered},
+		{11, "RTL", ModeRTL, 0, unsteered},
+		{12, "SMART_RTL", ModeRTL, 0, unsteered},
+		{15, "GUIDED", ModeHold, 0, unsteered},
 	},
 	arduSub: {
-		{0, "STABILIZE", ModeManual, 0},
-		{1, "ACRO", ModeManual, 0},
-		{2, "ALT_HOLD", ModeAltitude, 0},
-		{4, "GUIDED", ModeHold, 0},
-		{16, "POSHOLD", ModePosition, 0},
-		{19, "MANUAL", ModeManual, 0},
+		{0, "STABILIZE", ModeManual, 0, thrust},
+		{1, "ACRO", ModeManual, 0, thrust},
+		{2, "ALT_HOLD", ModeAltitude, 0, steered},
+		{4, "GUIDED", ModeHold, 0, unsteered},
+		{16, "POSHOLD", ModePosition, 0, steered},
+		{19, "MANUAL", ModeManual, 0, thrust},
 	},
 }
 
 // planeModes are the modes of ArduPlane, which flies planes and QuadPlanes.
 var planeModes = []autopilotMode{
-	{0, "MANUAL", ModeManual, fixedWing},
-	{6, "FBWB", ModeAltitude, fixedWing},
-	{11, "RTL", ModeRTL, fixedWing},
-	{13, "TAKEOFF", ModeTakeoff, fixedWing},
-	{15, "GUIDED", ModeHold, fixedWing | vtol},
-	{17, "QSTABILIZE", ModeManual, vtol},
-	{18, "QHOVER", ModeAltitude, vtol},
-	{19, "QLOITER", ModePosition, vtol},
-	{20, "QLAND", ModeLand, vtol},
-	{21, "QRTL", ModeRTL, vtol},
-	{26, "AUTOLAND", ModeLand, 0},
+	{0, "MANUAL", ModeManual, fixedWing, thrust},
+	{6, "FBWB", ModeAltitude, fixedWing, steered},
+	{11, "RTL", ModeRTL, fixedWing, unsteered},
+	{13, "TAKEOFF", ModeTakeoff, fixedWing, unsteered},
+	{15, "GUIDED", ModeHold, fixedWing | vtol, unsteered},
+	{17, "QSTABILIZE", ModeManual, vtol, thrust},
+	{18, "QHOVER", ModeAltitude, vtol, steered},
+	{19, "QLOITER", ModePosition, vtol, steered},
+	{20, "QLAND", ModeLand, vtol, steered},
+	{21, "QRTL", ModeRTL, vtol, unsteered},
+	{26, "AUTOLAND", ModeLand, 0, unsteered},
 }
 
-// otherModes are the names of the autopilots' other modes.
-var otherModes = map[firmware]map[uint32]string{
+// otherModes are the autopilots' other modes.
+var otherModes = map[firmware][]autopilotMode{
 	px4: {
-		px4Custom(3, 1): "POSCTL.ORBIT", px4Custom(4, 1): "AUTO.READY", px4Custom(4, 4): "AUTO.MISSION",
-		px4Custom(4, 8): "AUTO.FOLLOW_TARGET", px4Custom(6, 0): "OFFBOARD", px4Custom(10, 0): "TERMINATION",
+		other(px4Custom(3, 1), "POSCTL.ORBIT", steered),
+		other(px4Custom(4, 1), "AUTO.READY", unsteered),
+		other(px4Custom(4, 4), "AUTO.MISSION", unsteered),
+		other(px4Custom(4, 8), "AUTO.FOLLOW_TARGET", steered),
+		other(px4Custom(4, 11), "AUTO.EXTERNAL1", steered),
+		other(px4Custom(4, 12), "AUTO.EXTERNAL2", steered),
+		other(px4Custom(4, 13), "AUTO.EXTERNAL3", steered),
+		other(px4Custom(4, 14), "AUTO.EXTERNAL4", steered),
+		other(px4Custom(4, 15), "AUTO.EXTERNAL5", steered),
+		other(px4Custom(4, 16), "AUTO.EXTERNAL6", steered),
+		other(px4Custom(4, 17), "AUTO.EXTERNAL7", steered),
+		other(px4Custom(4, 18), "AUTO.EXTERNAL8", steered),
+		other(px4Course, "AUTO.GUIDED_COURSE", unsteered),
+		other(px4Custom(6, 0), "OFFBOARD", unsteered),
+		other(px4Custom(10, 0), "TERMINATION", unsteered),
+		other(px4Custom(11, 0), "ALTITUDE_CRUISE", steered),
 	},
 	copter: {
-		3: "AUTO", 7: "CIRCLE", 11: "DRIFT", 13: "SPORT", 14: "FLIP", 15: "AUTOTUNE", 18: "THROW",
-		19: "AVOID_ADSB", 20: "GUIDED_NOGPS", 22: "FLOWHOLD", 23: "FOLLOW", 24: "ZIGZAG",
-		25: "SYSTEMID", 26: "AUTOROTATE", 28: "TURTLE",
+		other(3, "AUTO", unsteered),
+		other(7, "CIRCLE", steered),
+		other(11, "DRIFT", steered),
+		other(13, "SPORT", steered),
+		other(14, "FLIP", steered),
+		other(15, "AUTOTUNE", steered),
+		other(18, "THROW", unsteered),
+		other(19, "AVOID_ADSB", unsteered),
+		other(20, "GUIDED_NOGPS", unsteered),
+		other(22, "FLOWHOLD", steered),
+		other(23, "FOLLOW", unsteered),
+		other(24, "ZIGZAG", steered),
+		other(25, "SYSTEMID", thrust),
+		other(26, "AUTOROTATE", steered),
+		other(28, "TURTLE", thrust),
+		other(30, "OFFBOARD", steered),
 	},
 	quadPlane: otherPlaneModes,
 	plane:     otherPlaneModes,
 	arduRover: {
-		3: "STEERING", 6: "FOLLOW", 7: "SIMPLE", 8: "DOCK", 9: "CIRCLE", 10: "AUTO", 16: "INITIALISING",
+		other(3, "STEERING", thrust),
+		other(6, "FOLLOW", unsteered),
+		other(7, "SIMPLE", thrust),
+		other(8, "DOCK", unsteered),
+		other(9, "CIRCLE", unsteered),
+		other(10, "AUTO", unsteered),
+		other(16, "INITIALISING", unsteered),
+		other(30, "OFFBOARD", steered),
 	},
-	arduSub: {3: "AUTO", 7: "CIRCLE", 9: "SURFACE", 20: "MOTOR_DETECT", 21: "SURFTRAK"},
+	arduSub: {
+		other(3, "AUTO", unsteered),
+		other(7, "CIRCLE", steered),
+		other(9, "SURFACE", steered),
+		other(20, "MOTOR_DETECT", unsteered),
+		other(21, "SURFTRAK", steered),
+	},
 }
 
-var otherPlaneModes = map[uint32]string{
-	1: "CIRCLE", 2: "STABILIZE", 3: "TRAINING", 4: "ACRO", 5: "FBWA", 7: "CRUISE", 8: "AUTOTUNE",
-	10: "AUTO", 12: "LOITER", 14: "AVOID_ADSB", 16: "INITIALISING", 22: "QAUTOTUNE", 23: "QACRO",
-	24: "THERMAL", 25: "LOITER_ALT_QLAND",
+var otherPlaneModes = []autopilotMode{
+	other(1, "CIRCLE", unsteered),
+	other(2, "STABILIZE", thrust),
+	other(3, "TRAINING", thrust),
+	other(4, "ACRO", thrust),
+	other(5, "FBWA", thrust),
+	other(7, "CRUISE", steered),
+	other(8, "AUTOTUNE", thrust),
+	other(10, "AUTO", unsteered),
+	other(12, "LOITER", unsteered),
+	other(14, "AVOID_ADSB", unsteered),
+	other(16, "INITIALISING", unsteered),
+	other(22, "QAUTOTUNE", steered),
+	other(23, "QACRO", thrust),
+	other(24, "THERMAL", unsteered),
+	other(25, "LOITER_ALT_QLAND", unsteered),
+	other(30, "OFFBOARD", steered),
+}
+
+// px4Course is PX4's AUTO.GUIDED_COURSE, from 1.18 on: it flies on along a course, also after a pause.
+const px4Course = 4<<16 | 19<<24
+
+// other is a mode that we have no word for.
+func other(custom uint32, name string, sticks stickUse) autopilotMode {
+	return autopilotMode{custom: custom, name: name, mode: ModeOther, sticks: sticks}
+}
+
+// row is an autopilot's mode by its number; of one that no list has only its number and a name that says it.
+func (f firmware) row(custom uint32) (row autopilotMode, listed bool) {
+	for _, list := range [][]autopilotMode{ownModes[f], otherModes[f]} {
+		for _, m := range list {
+			if m.custom == custom {
+				return m, true
+			}
+		}
+	}
+	name := fmt.Sprintf("MODE %d", custom)
+	if f == px4 {
+		name = fmt.Sprintf("MODE %d.%d", custom>>16&0xff, custom>>24)
+	}
+	return other(custom, name, steered), false
 }
 
 // reported returns our mode for a heartbeat's custom mode, and the autopilot's own name for it.
 func (f firmware) reported(custom uint32) (Mode, string) {
-	for _, m := range ownModes[f] {
-		if m.custom == custom {
-			return m.mode, m.name
-		}
-	}
-	if name, ok := otherModes[f][custom]; ok {
-		return ModeOther, name
-	}
-	if f == px4 {
-		return ModeOther, fmt.Sprintf("MODE %d.%d", custom>>16&0xff, custom>>24)
-	}
-	return ModeOther, fmt.Sprintf("MODE %d", custom)
+	m, _ := f.row(custom)
+	return m.mode, m.name
 }
 
 // entered is the table Mode → custom mode. What is missing does not exist on any vehicle of that family.
@@ -281,18 +365,20 @@ func (r *reports) newest(last shownMode) shownMode {
 	return last
 }
 
-// hearMode takes a CURRENT_MODE that left at a moment, at the latest. It keeps the number if it is new.
-func (r *reports) hearMode(custom uint32, last shownMode, left, now time.Time) {
+// hearMode takes a CURRENT_MODE that left at a moment, at the latest. It keeps the number if it is new, and reports
+// whether it is.
+func (r *reports) hearMode(custom uint32, last shownMode, left, now time.Time) (keeps bool) {
 	// Before the first HEARTBEAT it is not known what vehicle it is.
 	if r.at.IsZero() {
-		return
+		return false
 	}
 	r.alive = now
 	if custom == r.newest(last).custom {
-		return
+		return false
 	}
 	r.kept = append(r.kept, shownMode{custom: custom, at: left})
 	r.askNow()
+	return true
 }
 
 // hearHeartbeat takes a HEARTBEAT that came at now, and returns the reports that it makes, the oldest

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -28,16 +27,11 @@ func modeNamed(tb testing.TB, s string) Mode {
 }
 
 // modesOf is every named mode of an autopilot.
-func modesOf(f firmware) []autopilotMode {
-	list := slices.Clone(ownModes[f])
-	for _, n := range slices.Sorted(maps.Keys(otherModes[f])) {
-		list = append(list, autopilotMode{custom: n, name: otherModes[f][n], mode: ModeOther})
-	}
-	return list
-}
+func modesOf(f firmware) []autopilotMode { return slices.Concat(ownModes[f], otherModes[f]) }
 
 // numberOf is the number of the mode with this name: the autopilot's own, in capitals, or ours. For ours it is
-// the number that our plans set. They never set "other" and "rtgs": for these it is the first in modesOf.
+// the number that our plans set. They never set "other" and "rtgs": for these it is the first in modesOf. One of PX4's
+// that has no name is its main and sub mode: 12.0.
 func numberOf(tb testing.TB, f firmware, name string) uint32 {
 	tb.Helper()
 	for _, m := range modesOf(f) {
@@ -45,6 +39,10 @@ func numberOf(tb testing.TB, f firmware, name string) uint32 {
 		if m.name == name || neverSet && m.mode.String() == name {
 			return m.custom
 		}
+	}
+	var main, sub uint32
+	if n, _ := fmt.Sscanf(name, "%d.%d", &main, &sub); n == 2 {
+		return px4Custom(main, sub)
 	}
 	return entered[f][modeNamed(tb, name)]
 }

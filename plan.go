@@ -188,6 +188,10 @@ func (r request) plan(v view, aim *aim) (p plan, err error) {
 	case !v.armed && v.shown() == ModeTakeoff && r.arms():
 		// armed in AUTO.TAKEOFF or TAKEOFF, it would take off
 		p.steps = []step{v.firmware.enter(ModeHold)}
+	case r.arms() && v.setsOff():
+		_, name := v.firmware.reported(v.custom)
+		return p, refuse(codeRefused, "arm: in %s the vehicle may drive or climb off by itself once it is armed; "+
+			"set hold first", name)
 	}
 
 	if (r.setMode && r.mode == ModeLand) || r.endsDisarmed() {
@@ -543,10 +547,10 @@ func (v view) takeoffAMSL(altitude float64) (float64, error) {
 
 // planHoldPX4 holds by PX4's own pause, DO_REPOSITION without a place: PX4 knows where it can stop.
 // A mode change alone flies on to the old target. An armed vehicle on the ground is paused too: its
-// takeoff may be under way. A failsafe ends by a mode change only. On its wing a vehicle that is low is sent a
-// height: its circle would be as low.
+// takeoff may be under way. A failsafe ends by a mode change only, and so may a mode that a pause does not end.
+// On its wing a vehicle that is low is sent a height: its circle would be as low.
 func (r request) planHoldPX4(v view, aim *aim) (p plan) {
-	if !v.armed || v.critical {
+	if !v.armed || v.critical || v.staysInPause() {
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
 	if v.armed {
@@ -560,6 +564,13 @@ func (r request) planHoldPX4(v view, aim *aim) (p plan) {
 	}
 	p.leaveGround(v, aim)
 	return p
+}
+
+// staysInPause reports whether a pause may leave PX4 in its mode: GUIDED_COURSE goes on along its course, and of a mode
+// that no list has it is not known.
+func (v view) staysInPause() bool {
+	_, listed := v.firmware.row(v.custom)
+	return v.custom == px4Course || !listed
 }
 
 // checkHover returns an error where a QuadPlane is to hover at a place, but would circle it in GUIDED, 75 m

@@ -60,11 +60,20 @@ const (
 	// simReturn: flies home and lands
 	simReturn
 
+	// simCourse: flies straight on
+	simCourse
+
+	// simOrbit: circles; sticks change the circle
+	simOrbit
+
 	// simVelocity: sticks are velocities: centred sticks stop it
 	simVelocity
 
 	// simTilt: sticks are angles: with centred sticks it drifts on
 	simTilt
+
+	// simTrim: sticks change the angle, which stays when they are centred
+	simTrim
 
 	// simThrust: like simTilt, but the throttle is thrust
 	simThrust
@@ -95,6 +104,9 @@ type simMode struct {
 	custom uint32
 	name   string
 	flying simFlying
+
+	// since: the first release that has it; 0: each has
+	since uint32
 
 	// noArm: the vehicle can't be armed in it
 	noArm bool

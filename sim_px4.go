@@ -25,6 +25,13 @@ const (
 	simPX4RTL        = simPX4Auto | 5<<24
 	simPX4Land       = simPX4Auto | 6<<24
 	simPX4RTGS       = simPX4Auto | 7<<24
+	simPX4Follow     = simPX4Auto | 8<<24
+	simPX4External1  = simPX4Auto | 11<<24
+	simPX4External8  = simPX4Auto | 18<<24
+	simPX4Course     = simPX4Auto | 19<<24
+	simPX4Orbit      = simPX4Posctl | 1<<24
+	simPX4Slow       = simPX4Posctl | 2<<24
+	simPX4Cruise     = 11 << 16
 )
 
 // simPX4 is PX4's quadrotor (-device sim).
@@ -58,11 +65,17 @@ var simPX4 = &simVehicle{
 		{custom: simPX4RTGS, name: "RTGS", refused: true},
 		{custom: simPX4Mission, name: "Mission", disarmedOnly: true, noArm: true},
 		{custom: simPX4Offboard, name: "Offboard", disarmedOnly: true, noArm: true},
+		{custom: simPX4Slow, name: "Position Slow", flying: simVelocity},
+		{custom: simPX4Orbit, name: "Orbit", flying: simOrbit, noArm: true},
+		{custom: simPX4Follow, name: "Follow Target", flying: simOrbit, noArm: true},
+		{custom: simPX4External1, name: "External 1", flying: simOrbit, noArm: true},
+		{custom: simPX4Cruise, name: "Altitude Cruise", flying: simTrim, since: simPX4v17},
+		{custom: simPX4Course, name: "Guided Course", flying: simCourse, since: simPX4v18},
 	},
 }
 
 // Releases of PX4 that differ, as AUTOPILOT_VERSION reports them. -device sim is 1.17; a test
-// sets version to fly an older release.
+// sets version to fly another release.
 const (
 	simPX4v14 = 1<<24 | 14<<16
 
@@ -74,6 +87,9 @@ const (
 
 	// simPX4v17: the first with COM_RC_IN_MODE 5 to 8
 	simPX4v17 = 1<<24 | 17<<16
+
+	// simPX4v18: the first in which the speed of sticks counts, and no DO_SET_MODE is acked twice
+	simPX4v18 = 1<<24 | 18<<16
 )
 
 // The parameters that the simulated PX4 obeys.
@@ -84,15 +100,18 @@ const (
 	// simStickSource: whose sticks act
 	simStickSource = "COM_RC_IN_MODE"
 
-	// simStickOverride: bit 0: sticks that move take over from AUTO
+	// simStickOverride: bit 0: sticks that move take over from AUTO; up to 1.17
 	simStickOverride = "COM_RC_OVERRIDE"
+
+	// simStickSpeed: sticks that are faster do, in half ranges a second; below 0 none do; from 1.18 on
+	simStickSpeed = "MAN_OVERRIDE_SPD"
 
 	// simReturnUp: metres above home, the height of a return
 	simReturnUp = "RTL_RETURN_ALT"
 )
 
 // simPX4Reals are the parameters that are no integers.
-var simPX4Reals = []string{"NAV_LOITER_RAD", "RTL_LOITER_RAD", simReturnUp}
+var simPX4Reals = []string{"NAV_LOITER_RAD", "RTL_LOITER_RAD", simReturnUp, simStickSpeed}
 
 const (
 	// simPX4Late: a new target acts in AUTO.LOITER after at most this time
@@ -129,6 +148,12 @@ type simPX4Brain struct {
 
 	// lastArmable: the last entered mode in which PX4 can be armed
 	lastArmable uint32
+
+	// tiltX, tiltY: the angle that sticks have left in simTrim, of ±1
+	tiltX, tiltY float64
+
+	// orbit: metres, the radius of simOrbit
+	orbit float64
 }
 
 func (b *simPX4Brain) start() {
@@ -157,6 +182,13 @@ func (b *simPX4Brain) state() (common.MAV_MODE_FLAG, common.MAV_STATE) {
 }
 
 func simPX4IsAuto(custom uint32) bool { return custom&0xff0000 == simPX4Auto }
+
+// taken reports whether sticks that move take the drone from the present mode: from AUTO, but for the modes that
+// sticks shift; from 1.18 on from OFFBOARD too.
+func (b *simPX4Brain) taken() bool {
+	shifted := b.mode == simPX4Follow || (b.mode >= simPX4External1 && b.mode <= simPX4External8)
+	return (simPX4IsAuto(b.mode) && !shifted) || (b.mode == simPX4Offboard && b.version >= simPX4v18)
+}
 
 func (b *simPX4Brain) command(c simCommand) {
 	switch c.id {
@@ -192,15 +224,19 @@ func (b *simPX4Brain) command(c simCommand) {
 }
 
 // setMode sends two acks: the first at once, always ACCEPTED, the second with the true result.
-// Up to 1.15 it sends only the second. An unknown mode, or base_mode without bit 0, is ACCEPTED and ignored.
+// Up to 1.15, and from 1.18 on, it sends only the second. An unknown mode, or base_mode without bit 0, is ACCEPTED
+// and ignored, from 1.18 on refused.
 func (b *simPX4Brain) setMode(c simCommand) {
-	if b.version >= simPX4v16 {
+	if b.version >= simPX4v16 && b.version < simPX4v18 {
 		b.ack(c, common.MAV_RESULT_ACCEPTED)
 	}
 	row := b.row(uint32(uint8(c.p[1]))<<16 | uint32(uint8(c.p[2]))<<24)
 	result := common.MAV_RESULT_ACCEPTED
+	if b.version >= simPX4v18 {
+		result = common.MAV_RESULT_TEMPORARILY_REJECTED
+	}
 	ackAfter := b.between(8*time.Millisecond, 10*time.Millisecond)
-	if known := row.name != ""; known && int(c.p[0])&1 != 0 {
+	if known := row.name != "" && row.since <= b.version; known && int(c.p[0])&1 != 0 {
 		result = b.obey(row, ackAfter)
 	}
 	b.after(ackAfter, func() { b.ack(c, result) })
@@ -273,14 +309,15 @@ func (b *simPX4Brain) entered() {
 	if !b.failsafe {
 		b.wish = b.mode
 	}
+	b.tiltX, b.tiltY, b.orbit = 0, 0, simOrbitRadius
 	b.sendMode(b.mode)
 }
 
 // takeoff is NAV_TAKEOFF. Its param7 is AMSL in every frame. It does not arm. With latitude and
-// longitude 0 it never lifts.
+// longitude 0 it never lifts before 1.18.
 func (b *simPX4Brain) takeoff(c simCommand) common.MAV_RESULT {
 	up := c.alt - simHomeAlt
-	lifts := c.lat != 0 || c.lon != 0
+	lifts := c.lat != 0 || c.lon != 0 || b.version >= simPX4v18
 	if up <= b.quad.up {
 		b.text(common.MAV_SEVERITY_CRITICAL, "Already higher than takeoff altitude")
 	}
@@ -327,14 +364,23 @@ func (b *simPX4Brain) reached(p simPoint) {
 }
 
 // reposition is DO_REPOSITION. It needs param2 = 1. With another param2 it is UNSUPPORTED, but
-// AUTO.LOITER flies it all the same. z is AMSL in every frame, yaw is in radians.
+// AUTO.LOITER flies it all the same; from 1.18 on it is ACCEPTED there and DENIED elsewhere. z is AMSL in every
+// frame, yaw is in radians. Without a place GUIDED_COURSE stays, and goes on.
 func (b *simPX4Brain) reposition(c simCommand) common.MAV_RESULT {
 	result := common.MAV_RESULT_ACCEPTED
 	if c.p[1] != 1 {
-		result = common.MAV_RESULT_UNSUPPORTED
+		switch {
+		case b.version < simPX4v18:
+			result = common.MAV_RESULT_UNSUPPORTED
+		case b.mode != simPX4Loiter:
+			result = common.MAV_RESULT_DENIED
+		}
 		if b.mode != simPX4Loiter {
 			return result
 		}
+	}
+	if b.mode == simPX4Course && (math.IsNaN(c.lat) || math.IsNaN(c.lon)) {
+		return result
 	}
 	t := b.stopping()
 	pauses := c.long && math.IsNaN(c.p[3]) && math.IsNaN(c.lat) && math.IsNaN(c.lon) && math.IsNaN(c.alt)
@@ -474,7 +520,8 @@ func (b *simPX4Brain) step() {
 // stepTakeoff detects a takeoff by the thrust, before the lift-off: landed_state is takeoff while the vehicle
 // stands. A goto from now on ends the takeoff, and the vehicle lifts off flying to its place.
 func (b *simPX4Brain) stepTakeoff() {
-	detected := b.climbFrom.Add(simDetected - simSpinUp)
+	spinUp, detectedAfter := b.liftsOff()
+	detected := b.climbFrom.Add(detectedAfter - spinUp)
 	if b.climbing && !b.airborne && !time.Now().Before(detected) {
 		b.airborne = true
 
@@ -952,12 +999,54 @@ type simStickStream struct {
 
 	// since is when the stream began.
 	since time.Time
+
+	// paces: of the axes
+	paces [4]simPace
+}
+
+// simPace is how fast an axis moves, as a PX4 from 1.18 on counts it.
+type simPace struct {
+	// speed: half ranges a second, low-passed
+	speed float64
+
+	// run: how many changes in a row went one way; below 0: the other way
+	run int
+}
+
+// add takes a change of an axis, in half ranges, after a time in seconds. A frame without a change neither counts nor
+// resets.
+func (p *simPace) add(change, dt float64) {
+	const filter = 0.05 // s
+	p.speed += (change/dt - p.speed) * dt / (filter + dt)
+	switch {
+	case change > 0:
+		p.run = max(p.run, 0) + 1
+	case change < 0:
+		p.run = min(p.run, 0) - 1
+	}
+}
+
+// faster reports whether an axis moves faster than that, the third time in a row one way.
+func (s *simStickStream) faster(than float64) bool {
+	return slices.ContainsFunc(s.paces[:], func(p simPace) bool {
+		return math.Abs(p.speed) > than && (p.run >= 3 || p.run <= -3)
+	})
 }
 
 func (s *simStickStream) add(now time.Time, axis [4]int16) {
 	if n := len(s.window); n == 0 || now.Sub(s.window[n-1].at) > simStickGap {
 		s.window = nil
 		s.since = now
+		s.paces = [4]simPace{}
+	} else {
+		last := s.window[n-1]
+		for i := range s.paces {
+			halfRange := 1000.0
+			if i == 2 {
+				halfRange = 500
+			}
+			s.paces[i].add(float64(axis[i]-last.axis[i])/halfRange, max(0.001, now.Sub(last.at).Seconds()))
+		}
 	}
 	s.window = append(s.window, simStick{now, axis})
 	for len(s.window) > 1 && now.Sub(s.window[1].at) >= simStickMoving {
@@ -1090,13 +1179,22 @@ func (b *simPX4Brain) stepSticks() {
 	b.undo(b.between(simUndoFrom, simUndoTo))
 }
 
+// overrides reports whether the sticks move so that PX4 gives them the drone.
+func (b *simPX4Brain) overrides() bool {
+	if b.version >= simPX4v18 {
+		speed := b.params[simStickSpeed]
+		return speed >= 0 && b.source.faster(speed)
+	}
+	return int(b.params[simStickOverride])&1 != 0 && b.source.moving()
+}
+
 // undo makes sticks that move in an AUTO mode change it to POSCTL after the given time. A
 // pilot's switch stays in force for 12 to 48 ms: up to a tick until undo is called, then the
 // given time. During a failsafe sticks undo nothing.
 func (b *simPX4Brain) undo(after time.Duration) {
 	now := time.Now()
-	overrides := int(b.params[simStickOverride])&1 != 0 && b.streaming() && b.source.moving()
-	if !overrides || !b.armed || b.failsafe || !simPX4IsAuto(b.mode) || now.Before(b.undoAt) {
+	overrides := b.streaming() && b.overrides()
+	if !overrides || !b.armed || b.failsafe || !b.taken() || now.Before(b.undoAt) {
 		return
 	}
 	b.undoAt = now.Add(after)
@@ -1131,6 +1229,13 @@ const (
 	// simDetected: from the arming until PX4 calls itself in the air; it still stands
 	simDetected = 2000 * time.Millisecond
 
+	// simSpinUp18, simDetected18: the same from 1.18 on
+	simSpinUp18   = 1900 * time.Millisecond
+	simDetected18 = 1600 * time.Millisecond
+
+	// simOrbitRadius: metres
+	simOrbitRadius = 10.0
+
 	// simAccel: m/s², horizontally
 	simAccel = 4.0
 
@@ -1159,14 +1264,23 @@ const (
 	simLevel = 0.88 / 0.76
 )
 
+// liftsOff is when, after the arming, a takeoff lifts off, and when PX4 calls itself in the air.
+func (b *simPX4Brain) liftsOff() (spinUp, detected time.Duration) {
+	if b.version >= simPX4v18 {
+		return simSpinUp18, simDetected18
+	}
+	return simSpinUp, simDetected
+}
+
 // climb takes off to a height above home, or climbs to it in the air.
 func (b *simPX4Brain) climb(to float64) {
 	b.climbing = true
 	b.climbTo = to
 	b.climbFrom = time.Now()
 	if !b.airborne {
-		b.climbFrom = b.armedAt.Add(simSpinUp)
-		if soonest := time.Now().Add(simSpinUp - simDetected); soonest.After(b.climbFrom) {
+		spinUp, detected := b.liftsOff()
+		b.climbFrom = b.armedAt.Add(spinUp)
+		if soonest := time.Now().Add(spinUp - detected); soonest.After(b.climbFrom) {
 			b.climbFrom = soonest
 		}
 	} else {
@@ -1237,6 +1351,15 @@ func (b *simPX4Brain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float6
 		vu = -b.landSpeed
 	case flying == simReturn:
 		vn, ve, vu = b.homeward()
+	case flying == simCourse:
+		vn = simCruise * cos
+		ve = simCruise * sin
+	case flying == simOrbit:
+		vn, ve = b.circles(x, dt)
+	case flying == simTrim:
+		vn, ve = b.trim(x, y, dt)
+		vu = rise
+		turn = r
 	case flying == simVelocity:
 		vn = stickN * b.stickSpeed
 		ve = stickE * b.stickSpeed
@@ -1256,6 +1379,25 @@ func (b *simPX4Brain) wanted(now time.Time, dt float64) (vn, ve, vu, turn float6
 		}
 	}
 	return vn, ve, vu, turn
+}
+
+// trim changes the tilt by the sticks, which keep none.
+func (b *simPX4Brain) trim(x, y, dt float64) (vn, ve float64) {
+	q := &b.quad
+	b.tiltX = max(-1, min(1, b.tiltX+2*x*dt))
+	b.tiltY = max(-1, min(1, b.tiltY+2*y*dt))
+	sin, cos := math.Sincos(q.heading)
+	return simTopSpeed(q.vn+(b.tiltX*cos-b.tiltY*sin)*3*dt, q.ve+(b.tiltX*sin+b.tiltY*cos)*3*dt)
+}
+
+// circles flies round the target. A pitch forward makes the circle smaller.
+func (b *simPX4Brain) circles(pitch, dt float64) (vn, ve float64) {
+	b.orbit = max(1, b.orbit-pitch*simCruise*dt)
+	n, e := b.quad.north-b.target.north, b.quad.east-b.target.east
+	way := max(0.1, math.Hypot(n, e))
+	n, e = n/way, e/way
+	outwards := max(-1, min(1, b.orbit-way))
+	return n*outwards - 2*e, e*outwards + 2*n
 }
 
 // simTopSpeed limits a velocity, as drag does.

@@ -419,7 +419,7 @@ func (b *simPX4KindBrain) wanted(now time.Time, dt float64) (vn, ve, vu, turn fl
 		return b.simPX4Brain.wanted(now, dt)
 	}
 	if !b.airborne {
-		taxis := b.climbing || b.row(b.mode).sticks() && b.stick(2) > 0
+		taxis := b.climbing || b.row(b.mode).flying == simCourse || b.row(b.mode).sticks() && b.stick(2) > 0
 		if !taxis || now.Before(b.armedAt.Add(1500*time.Millisecond)) {
 			return 0, 0, 0, 0
 		}
@@ -439,6 +439,7 @@ func (b *simPX4KindBrain) glide(dt float64) (vn, ve, vu, turn float64) {
 	switch flying := b.row(b.mode).flying; {
 	case b.climbing:
 		turn, vu = 0, min(2, b.climbTo-q.up+1)
+	case flying == simCourse:
 	case flying >= simVelocity: // forward is down
 		turn, vu = y*0.6, -2.7*x
 	case flying == simReturn:

@@ -19,9 +19,12 @@ const (
 	// stickArms is how long it runs before ArduPilot arms on it alone.
 	stickArms = 2100 * time.Millisecond
 
-	// stickStill is how long we keep the axes still before PX4 is to leave a stick mode. It calls them moving for 1.6
-	// s.
+	// stickStill is how long we keep the axes still before PX4 is to leave a stick mode. Up to 1.17 it calls them
+	// moving for 1.6 s.
 	stickStill = 2 * time.Second
+
+	// stickTurn is the same for a PX4 that has MAN_OVERRIDE_SPD. Meanwhile they turn, five frames long.
+	stickTurn = 200 * time.Millisecond
 
 	// stickGone is the time from a stream's end to an arming. PX4 notices the loss after 0.6 s, and if it is armed by
 	// then that is a failsafe.
@@ -137,13 +140,38 @@ func (s *sticks) take() stickActs {
 	return acts
 }
 
-// toSend is the axes that go out now. While a number is kept the sticks do not move: the mode is
-// about to change.
-func (s *sticks) toSend(kept bool) axes {
-	if !kept {
-		s.streamed = s.axes
+// toSend is the axes that go out now. While numbers are kept the sticks do not move: the mode is about to change.
+// But from one mode that sticks fly to another they are centred at once: they would fly the drone on.
+func (s *sticks) toSend(v situation, kept []shownMode) axes {
+	flies := v.sticks() != unsteered
+	for _, k := range kept {
+		v.custom = k.custom
+		flies = flies && v.sticks() != unsteered
+	}
+	switch {
+	case len(kept) == 0:
+		s.streamed = s.turned(v)
+	case v.firmware == px4 && flies:
+		z := s.streamed.z
+		s.streamed = s.centred(v)
+		if v.sticks() == thrust {
+			s.streamed.z = z
+		}
 	}
 	return s.streamed
+}
+
+// turned is the axes or, in every other frame of a turn, what is a thousandth beside them. A PX4 that has
+// MAN_OVERRIDE_SPD calls sticks moving after three changes one way, and with 0 for ever: until they turn.
+func (s *sticks) turned(v situation) axes {
+	a := s.axes
+	turns := s.phase == stickNobody && v.armed && v.turnsSticks() && v.now.Sub(s.moved) < stickTurn
+	if !turns || v.sticks() == unsteered || v.leaving || s.streamed != a || a != s.centred(v) {
+		return a
+	}
+	beside := axes{a.x + 1, a.y + 1, a.z + 1, a.r + 1}
+	beside.z = min(beside.z, 1000)
+	return beside
 }
 
 func (s *sticks) set(a axes, now time.Time) {
@@ -186,25 +214,29 @@ func rest(v view) int16 {
 	return 0
 }
 
-// centred are the axes without a client. In manual mode, armed, they are level with the
+// centred are the axes without a client. Where their throttle is the thrust, armed, they are level with the
 // throttle as it was: a centred one would drop the vehicle or shoot it up. On wheels it stands. Disarmed the
 // throttle is low: a raised one would forbid arming.
 func (s *sticks) centred(v situation) axes {
-	if v.shown() == ModeManual && v.armed && s.phase != stickOff && !v.drives() {
+	if v.sticks() == thrust && v.armed && s.phase != stickOff && !v.drives() {
 		return axes{z: s.axes.z}
 	}
 	return axes{z: rest(v.view)}
 }
 
 // park takes the stream from the client, and keeps it going if it runs. On PX4 the axes stay as they are where moving
-// them would make PX4 leave a mode: in one that flies without sticks, or may be in force already, and once the plan
+// them would make PX4 leave a mode: in one that ignores sticks, or may be in force already, and once the plan
 // under way has centred them.
 func (s *sticks) park(v situation) {
 	if s.phase == stickOff {
 		return
 	}
+	if s.phase == stickClient && v.turnsSticks() {
+		// The client may have come to the centre by itself, and never turned.
+		s.moved = v.now
+	}
 	s.phase = stickNobody
-	if v.firmware != px4 || (v.shown().flownBySticks() && !v.leaving && !v.resting) {
+	if v.firmware != px4 || (v.sticks() != unsteered && !v.leaving && !v.resting) {
 		s.set(s.centred(v), v.now)
 	}
 }
@@ -219,8 +251,9 @@ func (s *sticks) flies(v situation) bool {
 // toSticks means that the other mode is a stick mode. The vehicle leaves also one that it is only about to enter:
 // an earlier command's, which is on its way.
 func (s *sticks) mustRest(v situation, toSticks bool) bool {
-	leaves := (v.shown().flownBySticks() || v.entering) && !toSticks
-	offCentre := !v.shown().flownBySticks() && toSticks && s.axes != s.centred(v)
+	flies := v.sticks() != unsteered
+	leaves := (flies || v.entering) && !toSticks
+	offCentre := !flies && toSticks && s.axes != s.centred(v)
 	return s.phase != stickOff && (leaves || offCentre)
 }
 
@@ -277,14 +310,14 @@ func (s *sticks) giveToClient(v situation, client netip.Addr) {
 // again at once, for a stick mode, was undone by our moving sticks.
 func (s *sticks) switched(v situation) {
 	s.taken = true
-	moving := s.phase != stickOff && v.movementOverrides() && v.now.Sub(s.moved) < stickStill
-	if !v.shown().flownBySticks() {
+	moving := s.phase != stickOff && v.movementOverrides() && v.now.Sub(s.moved) < v.movesFor()
+	if v.sticks() == unsteered {
 		s.switchedTo = shownMode{custom: v.custom, at: v.now}
 	} else if moving && v.now.Sub(s.switchedTo.at) <= undoneIn {
 		_, name := px4.reported(s.switchedTo.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's "+
-			"sticks have ended: 2 s from now a switch will stay in force. With COM_RC_OVERRIDE 0 every switch does",
-			name)
+			"sticks have ended: %g s from now a switch will stay in force. With %s every switch does",
+			name, v.stickRest().Seconds(), v.neverOverrides())
 	}
 
 	// What went out last: a movement that toSend held back never goes out.
@@ -567,6 +600,9 @@ type reason struct {
 
 	value float64
 
+	// unread: the value is the parameter's default
+	unread bool
+
 	// version: PX4's; the advice depends on it
 	version firmwareVersion
 }
@@ -630,11 +666,19 @@ func (v view) about(kind reasonKind, param string, value float64) reason {
 }
 
 // aboutRcIn is a reason of PX4's COM_RC_IN_MODE.
-func (v view) aboutRcIn(kind reasonKind) reason { return v.about(kind, "COM_RC_IN_MODE", v.rcIn()) }
+func (v view) aboutRcIn(kind reasonKind) reason {
+	r := v.about(kind, stickParams[px4], v.rcIn())
+	_, read := v.params[r.param]
+	r.unread = !read
+	return r
+}
 
 // String is the reason in words; "" if there is none.
 func (r reason) String() string {
 	is := fmt.Sprintf("%s is %g", r.param, r.value)
+	if r.unread {
+		is = fmt.Sprintf("%s was not read yet, and is %g by default", r.param, r.value)
+	}
 	deaf := ": PX4 ignores a transmitter's sticks, its mode switch and its kill switch "
 	switch r.kind {
 	case otherProgram:
@@ -670,10 +714,10 @@ func (r reason) String() string {
 			"where it was told to; a return, or a transition before, lands it in hover. With 1 each landing does"
 	case switchNotLive:
 		return "this PX4 does not report its mode live: a pilot's switch that the client's moving sticks undo does " +
-			"not show; set COM_RC_OVERRIDE to 0"
+			"not show; with " + r.param + " none is undone"
 	case switchUnseen:
 		return fmt.Sprintf("at %.0f baud the client's moving sticks can undo a pilot's switch without mavrest "+
-			"noticing: set COM_RC_OVERRIDE to 0, or the line to 921600 baud", r.value)
+			"noticing: with %s none is undone; or set the line to 921600 baud", r.value, r.param)
 	}
 	return ""
 }
@@ -762,9 +806,68 @@ func (s *sources) live(f firmware) bool { return f.ardupilot() && s.receiver != 
 // inUse reports whether a pilot flies by ArduPilot's receiver.
 func (s *sources) inUse(f firmware) bool { return f.ardupilot() && s.receiver == receiverInUse }
 
+// What makes PX4 leave a mode for sticks is one of two parameters, from 1.18 on the second one, which is a speed
+// (docs/autopilots.md, "PX4: sticks that move"). The vehicle is asked for both.
+const (
+	stickOverride = "COM_RC_OVERRIDE"
+	overrideSpeed = "MAN_OVERRIDE_SPD"
+)
+
 // movementOverrides reports whether moving sticks make PX4 leave a mode that flies without them.
 func (v view) movementOverrides() bool {
-	return v.firmware == px4 && int(v.param("COM_RC_OVERRIDE", 1))&1 != 0
+	if speed, known := v.params[overrideSpeed]; known {
+		return v.firmware == px4 && speed >= 0
+	}
+	return v.firmware == px4 && int(v.param(stickOverride, 1))&1 != 0
+}
+
+// overrideUnknown reports whether the vehicle has told neither of the two.
+func (v view) overrideUnknown() bool {
+	return math.IsNaN(v.param(overrideSpeed, v.param(stickOverride, math.NaN())))
+}
+
+// stickRest is how long sticks must rest before PX4 is sent a mode. Where it is not known which it has, it is the
+// longer.
+func (v view) stickRest() time.Duration {
+	switch speed, known := v.params[overrideSpeed]; {
+	case !known:
+		return stickStill
+	case speed < 0:
+		return 0
+	}
+	return stickTurn
+}
+
+// turnsSticks reports whether sticks that rest must turn before: PX4 goes by the way that they move, or may.
+func (v view) turnsSticks() bool {
+	if speed, known := v.params[overrideSpeed]; known {
+		return v.firmware == px4 && speed >= 0
+	}
+	return v.firmware == px4 && v.overrideUnknown()
+}
+
+// movesFor is how long PX4 may call sticks moving after they moved, if nobody turns them.
+func (v view) movesFor() time.Duration {
+	switch speed, known := v.params[overrideSpeed]; {
+	case !known:
+		return stickStill
+	case speed > 0:
+		return undoneIn
+	}
+	return math.MaxInt64
+}
+
+// neverOverrides is the setting with which moving sticks undo no switch.
+func (v view) neverOverrides() string {
+	const older, newer = stickOverride + " 0", overrideSpeed + " -1"
+	_, isNewer := v.params[overrideSpeed]
+	switch {
+	case isNewer:
+		return newer
+	case v.overrideUnknown():
+		return older + " (or, from PX4 1.18 on, " + newer + ")"
+	}
+	return older
 }
 
 // hide records that our sticks or another program's may hide the receiver until a time.

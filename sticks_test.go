@@ -41,6 +41,9 @@ func newStickFlight(f firmware, receiver string, param float64) *stickFlight {
 		now: now, firmware: f, version: px4SourceOrder, shownMode: shownMode{armed: true}, online: true,
 		params: make(map[string]float64),
 	}}}
+	if f == px4 {
+		h.v.params[stickOverride] = 1
+	}
 	switch {
 	case math.IsNaN(param):
 	case f == px4:
@@ -68,7 +71,7 @@ func (h *stickFlight) in(name string) {
 func (h *stickFlight) act() {
 	acts := h.take()
 	if acts.send && h.phase != stickOff {
-		h.frames = append(h.frames, frameSent{h.v.now, h.toSend(false)})
+		h.frames = append(h.frames, frameSent{h.v.now, h.toSend(h.v, nil)})
 	}
 	if acts.release {
 		h.acts += " released"
@@ -225,7 +228,9 @@ func stickPlanWords() []stickWord {
 			h.park(h.v)
 		})},
 		{"rests", "time passes until the sticks have been still for long enough",
-			"rests", stickEvent(func(h *stickFlight, _ []string) { h.pass(h.moved.Add(stickStill).Sub(h.v.now)) })},
+			"rests", stickEvent(func(h *stickFlight, _ []string) {
+				h.pass(h.moved.Add(h.v.stickRest()).Sub(h.v.now))
+			})},
 		{"led MODE", "the intermediate mode of a plan that leaves shows",
 			"led POSCTL", stickEvent(func(h *stickFlight, a []string) {
 				h.v.custom = numberOf(h.t, h.v.firmware, a[0])
@@ -318,7 +323,8 @@ func stickEventWords() []stickWord {
 				}
 			})},
 		{"restarted", "the autopilot has restarted", "restarted", func(h *stickFlight, _ []string) string {
-			if h.restarted(h.v); h.phase != stickOff && h.toSend(true) != h.axes { // true: a number is kept
+			aNumber := make([]shownMode, 1)
+			if h.restarted(h.v); h.phase != stickOff && h.toSend(h.v, aNumber) != h.axes {
 				return fmt.Sprintf("while a number is kept the old sticks still go out: %v", h.streamed)
 			}
 			return ""
@@ -554,7 +560,8 @@ func (w *stickWitness) happens(what byte, arg int) {
 			w.in("position")
 		}
 	case 'r': // it ends: its last mode shows, on PX4 when the sticks have rested
-		if v.busy && !v.entering && (v.firmware != px4 || !w.mustRest(*v, false) || v.now.Sub(w.moved) >= stickStill) {
+		rested := v.firmware != px4 || !w.mustRest(*v, false) || v.now.Sub(w.moved) >= v.stickRest()
+		if v.busy && !v.entering && rested {
 			w.in("hold")
 			w.endPlan()
 		}
@@ -620,6 +627,14 @@ func (w *stickWitness) happens(what byte, arg int) {
 	w.act()
 }
 
+// px4LeavesForSticks reports whether moving sticks may make PX4 leave a mode: AUTO but for FOLLOW_TARGET and
+// EXTERNAL1 to 8, and OFFBOARD and TERMINATION (read in its source, 1.17 and 1.18).
+func px4LeavesForSticks(custom uint32) bool {
+	main, sub := custom>>16&0xff, custom>>24
+	auto := main == 4 && sub != 8 && (sub < 11 || sub > 18)
+	return auto || main == 6 || main == 10
+}
+
 // look returns how the sticks broke a rule since the last look, or "".
 func (w *stickWitness) look() string {
 	acts, v := w.acts, w.v
@@ -652,7 +667,7 @@ func (w *stickWitness) look() string {
 			return fmt.Sprintf("%v after their timeout", s.axes)
 		}
 	}
-	mustRest := v.firmware == px4 && !v.shown().flownBySticks() && !v.busy // PX4 would leave its mode for moving sticks
+	mustRest := v.firmware == px4 && px4LeavesForSticks(v.custom) && !v.busy
 	for i := max(first, 1); mustRest && i < len(w.frames); i++ {
 		was, is := w.frames[i-1], w.frames[i]
 		mayMove := i == first && !w.pilot // the event may have set the mode; a pilot's switch moves no stick

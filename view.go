@@ -136,6 +136,19 @@ func (v view) shown() Mode {
 	return mode
 }
 
+// sticks is what the mode that the vehicle reports does with sticks.
+func (v view) sticks() stickUse {
+	row, _ := v.firmware.row(v.custom)
+	return row.sticks
+}
+
+// setsOff reports whether the vehicle may drive or climb off by itself when it is armed: it is disarmed in a mode that
+// is none of ours and not known to be flown by sticks.
+func (v view) setsOff() bool {
+	row, listed := v.firmware.row(v.custom)
+	return !v.armed && row.mode == ModeOther && (!listed || row.sticks == unsteered)
+}
+
 // flying reports whether the drone may be in the air: armed, and not reported on the ground.
 func (v view) flying() bool { return v.armed && v.landed != onGround }
 
