@@ -266,7 +266,7 @@ func stickEventWords() []stickWord {
 		})
 	}
 	return []stickWord{
-		{"pilot MODE", "the pilot sets a mode, by the autopilot's name or by ours",
+		{"pilot MODE", "the pilot sets a mode, by the autopilot's name or by ours, or by PX4's numbers: 12.0",
 			"pilot POSCTL", stickEvent(func(h *stickFlight, a []string) {
 				h.in(a[0])
 				h.switched(h.v)
