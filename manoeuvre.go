@@ -316,7 +316,7 @@ func (m *manoeuvre) heightSlack(v view) float64 {
 	case takesOff:
 		// Where home has moved the vehicle may have stood above it.
 		if climb := m.plan.destination.amsl - v.ground.amsl; climb > 0 {
-			height = climb
+			height = min(height, climb)
 		}
 
 		// This is 5 %, at least 1 m; below 4 m a quarter of the climb.
