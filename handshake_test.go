@@ -383,8 +383,8 @@ func TestTheMessagesAskedForTakeLessThanHalfOfALinkAt57600(t *testing.T) {
 	const half = 57600 / 10 / 2 // bytes a second
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		// The whole payload counts: trailing zeros are not sent, but may not be zeros.
-		sizes := map[uint32]float64{0: 9, 1: 43, 24: 52, 30: 28, 33: 28, 74: 20, 124: 57, 242: 60, 245: 2, 65: 42, 147: 54,
-			193: 26}
+		sizes := map[uint32]float64{0: 9, 1: 43, 24: 52, 30: 28, 33: 28, 74: 20, 124: 57, 242: 60, 245: 2, 65: 42,
+			147: 54, 193: 26}
 		sum := 1.0 * (9 + 12) // the HEARTBEAT that comes each second anyhow
 		for _, m := range b.commands(common.MAV_CMD_SET_MESSAGE_INTERVAL) {
 			c := m.msg.(*common.MessageCommandLong)
