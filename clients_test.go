@@ -452,6 +452,7 @@ func deafen(t *testing.T, c net.Conn) {
 		t.Fatal(err)
 	}
 	raw.Control(func(fd uintptr) {
+		//lint:ignore SA1019 what is to replace it is no part of the standard library
 		err = syscall.AttachLsf(int(fd), []syscall.SockFilter{*syscall.LsfStmt(syscall.BPF_RET, 0)})
 	})
 	if err != nil {

@@ -375,6 +375,7 @@ it('the page offers the description of the API that its own mavrest has', async 
 	const page = await browser.open(drone.lan + '/api/drone/status')
 	await page.shows('fact-mode', '^manual$')
 	await page.eval(() => {
+		document.getElementById('more').open = true
 		const link = URL.createObjectURL
 		URL.createObjectURL = file => { file.text().then(text => { window.offered = text }); return link(file) }
 	})
