@@ -64,6 +64,10 @@ func (h *stickFlight) in(name string) {
 	}
 	list := modesOf(h.v.firmware)
 	i := slices.IndexFunc(list, func(m autopilotMode) bool { return m.name == name })
+	if i < 0 {
+		h.v.mode, h.v.custom = ModeOther, numberOf(h.t, h.v.firmware, name)
+		return
+	}
 	h.v.mode, h.v.custom = list[i].mode, list[i].custom
 }
 
@@ -266,7 +270,7 @@ func stickEventWords() []stickWord {
 		})
 	}
 	return []stickWord{
-		{"pilot MODE", "the pilot sets a mode, by the autopilot's name or by ours",
+		{"pilot MODE", "the pilot sets a mode, by the autopilot's name or by ours, or by PX4's numbers: 12.0",
 			"pilot POSCTL", stickEvent(func(h *stickFlight, a []string) {
 				h.in(a[0])
 				h.switched(h.v)
