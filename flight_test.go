@@ -501,8 +501,8 @@ func (p *player) stationBeats(least, most int) string {
 }
 
 func TestAVersionThatWasNeverFlownIsLoggedOnce(t *testing.T) {
-	for v, want := range map[uint32]int{1<<24 | 13<<16: 1, 1<<24 | 14<<16: 0, 1<<24 | 18<<16 | 5<<8: 0, 1<<24 |
-		19<<16: 1} {
+	for v, want := range map[uint32]int{1<<24 | 13<<16: 1, 1<<24 | 14<<16: 0, 1<<24 | 18<<16 | 5<<8: 0,
+		1<<24 | 19<<16: 1} {
 		fly(t, simPX4, func(s *simulator) { s.version = v }, func(f *flight) {
 			before := len(f.diary.logged())
 			f.sim.reboot(false)

@@ -806,7 +806,7 @@ var firmwares = map[simFlavour]firmware{simPX4: px4, simArduPilot: copter, simQu
 // object is a JSON object of an answer.
 type object = map[string]any
 
-// ofPX4 sets the release of a simulated PX4, simPX4v14 for example.
+// ofPX4 sets the release of a simulated PX4, simPX4v15 for example.
 func ofPX4(release uint32) func(*simulator) {
 	return func(s *simulator) {
 		s.version = release | 255

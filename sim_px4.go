@@ -77,8 +77,6 @@ var simPX4 = &simVehicle{
 // Releases of PX4 that differ, as AUTOPILOT_VERSION reports them. -device sim is 1.17; a test
 // sets version to fly another release.
 const (
-	simPX4v14 = 1<<24 | 14<<16
-
 	// simPX4v15: the first with CURRENT_MODE
 	simPX4v15 = 1<<24 | 15<<16
 

@@ -64,6 +64,10 @@ func (h *stickFlight) in(name string) {
 	}
 	list := modesOf(h.v.firmware)
 	i := slices.IndexFunc(list, func(m autopilotMode) bool { return m.name == name })
+	if i < 0 {
+		h.v.mode, h.v.custom = ModeOther, numberOf(h.t, h.v.firmware, name)
+		return
+	}
 	h.v.mode, h.v.custom = list[i].mode, list[i].custom
 }
 
