@@ -911,12 +911,15 @@ type writer struct {
 
 	// senders: by system and component id
 	senders map[[2]byte]*sender
+
+	// quiet sends the quiet heartbeats: two programs with our ids would have few numbers to be told apart by.
+	quiet *sender
 }
 
 func newWriter(l *link, p port) *writer {
 	return &writer{
 		link: l, port: p, queue: make(chan outgoing, 64), sticks: make(chan outgoing, 1),
-		senders: make(map[[2]byte]*sender),
+		senders: make(map[[2]byte]*sender), quiet: newSender(quietSystem, componentID),
 	}
 }
 
@@ -1038,7 +1041,11 @@ func (w *writer) frame(o outgoing) []byte {
 	l := w.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b, h := w.sender(cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)).encode(o.msg)
+	ids := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
+	if w.senders[ids] == nil {
+		w.senders[ids] = newSender(ids[0], ids[1])
+	}
+	b, h := w.senders[ids].encode(o.msg)
 	l.recent.add(h, time.Now())
 	return b
 }
@@ -1047,16 +1054,7 @@ func (w *writer) frame(o outgoing) []byte {
 func (w *writer) quietFrame() []byte {
 	w.link.mu.Lock()
 	defer w.link.mu.Unlock()
-	b, h := quietBeat(w.sender(quietSystem, componentID))
+	b, h := quietBeat(w.quiet)
 	w.link.recent.add(h, time.Now())
 	return b
-}
-
-// sender is the sender with these ids.
-func (w *writer) sender(system, component byte) *sender {
-	ids := [2]byte{system, component}
-	if w.senders[ids] == nil {
-		w.senders[ids] = newSender(system, component)
-	}
-	return w.senders[ids]
 }
