@@ -87,6 +87,12 @@ type seenQuestion struct {
 	id uint32
 }
 
+// seenPlace is a GLOBAL_POSITION_INT that mavrest heard: metres from the start.
+type seenPlace struct {
+	stamp
+	north, east float64
+}
+
 // seenAsk is a request of a client, with its answer.
 type seenAsk struct {
 	client       int
@@ -148,6 +154,7 @@ type book struct {
 	clear     bool
 	ground    float64         // the height at which it stood then, or landed
 	lands     bool            // it says that it lands
+	places    []seenPlace     // the places that mavrest heard
 	emitted   map[uint64]bool // what somebody on the line sent to mavrest
 	strange   []string        // what mavrest heard and nobody sent
 	written   map[uint64]bool // what mavrest wrote
@@ -240,6 +247,9 @@ func (b *book) hears(h heard, truth simState) {
 	b.last[h.msg.GetID()] = [2]message.Message{h.msg, b.last[h.msg.GetID()][0]}
 	switch m := h.msg.(type) {
 	case *minimal.MessageHeartbeat:
+		if !h.ordered { // it may be older than the one before
+			break
+		}
 		b.beats = append(b.beats, seenBeat{at, m.CustomMode, m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0,
 			m.SystemStatus >= minimal.MAV_STATE_CRITICAL})
 	case *common.MessageCurrentMode:
@@ -260,6 +270,8 @@ func (b *book) hears(h heard, truth simState) {
 		wing := vtol == common.MAV_VTOL_STATE_FW || vtol == common.MAV_VTOL_STATE_TRANSITION_TO_FW
 		b.states = append(b.states, seenState{at, vtol != 0, wing, m.LandedState == common.MAV_LANDED_STATE_ON_GROUND})
 	case *common.MessageGlobalPositionInt:
+		n, e := simMetres(float64(m.Lat)/1e7, float64(m.Lon)/1e7)
+		b.places = append(b.places, seenPlace{at, n, e})
 		if b.lands {
 			b.clear, b.ground = false, truth.alt
 		}
