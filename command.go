@@ -259,13 +259,16 @@ func (a *acks) roundTrip() time.Duration { return max(a.trip, a.behind) }
 // the round trip grows, step by step, only when slowAfter commands in a row were repeated.
 func (a *acks) measure(c *command, took time.Duration) {
 	a.repeated++
-	if c.copies == 1 {
+	switch {
+	case c.copies == 1:
 		a.trip = took
-		a.repeated = 0
-	} else if a.repeated == slowAfter {
+	case a.repeated == slowAfter:
 		a.trip = min(took, max(2*a.trip, copyEvery))
-		a.repeated = 0
+	default:
+		return
 	}
+	a.repeated = 0
+	a.link.measured(a.trip, c.ackedAt)
 }
 
 // copyGap is the time between two copies of a command.

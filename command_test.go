@@ -168,7 +168,7 @@ func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
 func TestAnAckFromBeforeTheFirstCopyAnswersNothing(t *testing.T) {
 	for _, result := range []common.MAV_RESULT{common.MAV_RESULT_ACCEPTED, common.MAV_RESULT_FAILED} {
 		now := time.Unix(1000, 0)
-		a := newAcks(nil, &telemetry{})
+		a := newAcks(new(link), &telemetry{})
 		arm := copter.armDisarm(true)
 		c := a.open(&arm, report{})
 
@@ -341,7 +341,7 @@ func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *t
 
 func TestTheRoundTripOfRepeatedCommandsGrowsStepByStep(t *testing.T) {
 	const ms = time.Millisecond
-	a := &acks{}
+	a := &acks{link: new(link)}
 	for _, c := range []struct {
 		copies, inRow int // how often each command was sent; how many such commands came in a row
 		took, trip    time.Duration

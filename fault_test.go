@@ -1293,8 +1293,8 @@ func TestNoiseAndSlowLines(t *testing.T) {
 		trip                    time.Duration // the round trip
 		leastOf1000, leastOf100 float64       // the least share that must be accepted; of 100 it varies more
 	}{
-		{"0.1 %", 0.001, 0, 0.998, 0.99}, {"0.5 %", 0.005, 0, 0.996, 0.98}, {"1 %", 0.01, 0, 0.99, 0.97},
-		{"2 %", 0.02, 0, 0.89, 0.82}, {"5 %", 0.05, 0, 0.18, 0.08},
+		{"0.1 %", 0.001, 0, 0.998, 0.99}, {"0.5 %", 0.005, 0, 0.996, 0.98}, {"1 %", 0.01, 0, 0.98, 0.95},
+		{"2 %", 0.02, 0, 0.8, 0.74}, {"5 %", 0.05, 0, 0.11, 0.04},
 		{"20 ms", 0, 20 * time.Millisecond, 1, 1}, {"300 ms", 0, 300 * time.Millisecond, 1, 1},
 		{"600 ms", 0, 600 * time.Millisecond, 1, 1},
 	}
@@ -1341,11 +1341,11 @@ func (c answers) String() string {
 }
 
 // answeredOn posts n requests one after another: a return and a goto, each of them one MAVLink command on both
-// autopilots. A goto behind a landing would be two: it climbs first. An accepted one must have come to the vehicle. If the vehicle
-// shows an unanswered command late, that may end the next command (docs/design.md, rule 3).
+// autopilots. A goto behind a landing would be two: it climbs first. An accepted one must have come to the vehicle. If
+// the vehicle shows an unanswered command late, that may end the next command (docs/design.md, rule 3).
 func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answers) {
 	f.aloft()
-	f.drone.change(func() { f.drone.ceiling = 3000 })
+	f.drone.change(func() { f.drone.ceiling, f.drone.reach = 3000, 100000 })
 	f.sim.change(func() { f.sim.quad.up = 2000 }) // high and far enough for every landing and return that follows
 	f.sim.placeAt(simPlace(40000, 0))
 	time.Sleep(time.Second)

@@ -29,6 +29,14 @@ const (
 	// clockFor is how long the newest clock tells how far the line is behind.
 	clockFor = 5 * time.Second
 
+	// clockAnother: what by a clock is later than this after a silence is not: the vehicle started again meanwhile, and
+	// its new clock is ahead of the old one.
+	clockAnother = 15 * time.Second
+
+	// tripMost is the longest round trip that is one: a question that is answered later waited on the board, in a port
+	// whose writes hung.
+	tripMost = 10 * time.Second
+
 	// clockWild is how many times faster than ours a clock runs that does not count milliseconds. One that catches up
 	// is slower.
 	clockWild = 100
@@ -194,8 +202,10 @@ func (l *lineLag) hear(m message.Message, ordered bool, now time.Time) departed 
 		if asked, ours := l.questions.answer(m); ours && ordered {
 			l.proves = later(l.proves, asked)
 			l.due = l.proves
-			trip = max(now.Sub(asked), 1)
-			l.measured(trip, now)
+			if took := now.Sub(asked); took < tripMost {
+				trip = max(took, 1)
+				l.measured(trip, now)
+			}
 		}
 	default:
 		l.unclocked += min(now.Sub(l.heard), clockGap)
@@ -241,6 +251,9 @@ func (l *lineLag) hearClock(ms uint32, now time.Time) {
 	switch {
 	case l.at.IsZero(), step < -clockSlack:
 		// The first one, or the autopilot has started again.
+		l.restart(ms, now)
+		return
+	case now.Sub(l.at) >= clockFor && now.Sub(l.origin)-l.ran-step-l.most > clockAnother:
 		l.restart(ms, now)
 		return
 	case step < 0:

@@ -15,6 +15,7 @@ import (
 var laws = []law{
 	{"after a takeover no command goes out, and no stick moves, until a client asks for a command",
 		"Rule 4: After a takeover", handsOff},
+	{"what mavrest sends by itself follows a report that left after it was due", "Time", followsProof},
 	{"after a takeover no client's sticks are taken until a client asks for a command",
 		"A pilot's switch takes them", noSticksTaken},
 	{"after a disarming that nobody asked for here nothing arms or takes off until a client asks",
@@ -110,6 +111,87 @@ func familyFirst(b *book, wrong verdict) {
 	for _, s := range b.sticks {
 		wrong(s.at, "sticks went out")
 	}
+}
+
+// followsProof: mavrest does by itself what it has heard, a copy that is due or a place that is reached. A switch that
+// left the vehicle before that moment binds it, however late the line brings it.
+func followsProof(b *book, wrong verdict) {
+	for _, s := range b.troubles {
+		if s.kind != foreignTrouble || !strings.HasPrefix(s.name, "a pilot's switch") {
+			continue
+		}
+		is, until, ok := b.switched(s)
+		ok = ok && !slices.ContainsFunc(b.commands, func(c *seenCommand) bool { // then it may be mavrest's
+			to, _ := b.goal(c)
+			return to == is.custom && c.n < is.n && is.at.Sub(c.at) < followTime
+		})
+		for i, c := range b.commands {
+			if !ok || !c.truth.armed || !c.at.After(is.at) || !until.IsZero() && c.at.After(until) {
+				continue
+			}
+			due := b.dueByItself(i, is.stamp)
+			if to, sets := b.goal(c); due.After(is.at) && (!sets || to != is.custom) {
+				wrong(c.at, "%v was sent %v after the vehicle was in %s, and was due only %v after that", c,
+					c.at.Sub(is.at), b.name(is.custom), due.Sub(is.at))
+			}
+		}
+	}
+}
+
+// switched is when a pilot's switch showed on the vehicle, and when that was over: it left the mode, or a client asked
+// for something else. ok is false where it never did, or shows nothing: of a disarmed vehicle, or to the mode that it
+// was in.
+func (b *book) switched(s *trouble) (is seenMode, until time.Time, ok bool) {
+	for i, m := range b.entered {
+		switch {
+		case ok && m.custom != is.custom:
+			return is, m.at, true
+		case !ok && i > 0 && !m.at.Before(s.from) && m.at.Sub(s.from) < 100*time.Millisecond:
+			beat := b.beatBefore(m.n)
+			is, ok = m, m.custom != b.entered[i-1].custom && beat != nil && beat.armed
+		}
+	}
+	return is, until, ok
+}
+
+// dueByItself is when a command could be due at the earliest that mavrest sends by itself: a copy, or the landing at a
+// place that is reached. Zero where a client's newest request may have sent it, or is newer than a switch.
+func (b *book) dueByItself(i int, switched stamp) (due time.Time) {
+	c := b.commands[i]
+	var asked *seenAsk
+	for _, a := range b.asks {
+		if a.isCommand() && a.began.n < c.n {
+			asked = a
+		}
+	}
+	if asked == nil || asked.began.n > switched.n {
+		return due
+	}
+	mode, _ := asked.wishes()
+	lands := mode == ModeLand && asked.has("lat")
+	first := b.original(i)
+	to, sets := b.goal(c)
+	is, _ := b.firmware.reported(to)
+	leads := sets && !c.fliesToPlace() && (is == ModeHold || is == ModeRTL || is == ModeLand)
+	switch safe := mode == ModeHold || mode == ModeRTL || mode == ModeLand && !lands || asked.fields["arm"] == false; {
+	case safe || first != i && leads || b.commands[first].n < asked.began.n:
+		return due
+	case first != i:
+		for j := first; j < i; j++ {
+			if b.original(j) == first {
+				due = b.commands[j].at.Add(copyEvery)
+			}
+		}
+		return due
+	case lands && !c.fliesToPlace():
+		n, e := simMetres(asked.number("lat"), asked.number("lon"))
+		for _, p := range b.places {
+			if p.n > asked.began.n && math.Hypot(p.north-n, p.east-e) < atPlace {
+				return p.at
+			}
+		}
+	}
+	return due
 }
 
 func noSticksTaken(b *book, wrong verdict) {
@@ -723,7 +805,12 @@ func (b *book) climbsFirst(c *seenCommand) bool {
 	if b.firmware == px4 {
 		up -= simHomeAlt
 	}
-	return c.fliesToPlace() && math.Hypot(n-tn, e-te) < 1+math.Hypot(at.vn, at.ve)/2 && up > 2 && up < 17
+	known := time.Second / 2 // so old its place may be that mavrest knows
+	if !b.quiet(c.at, c.at, lineTrouble) {
+		known = 10 * time.Second
+	}
+	near := math.Hypot(n-tn, e-te) < 1+math.Hypot(at.vn, at.ve)*known.Seconds()
+	return c.fliesToPlace() && near && up > 2 && up < 17
 }
 
 // takeoffHeight is how high a takeoff is to climb, in metres above home.
@@ -749,7 +836,8 @@ func clearFirst(b *book, wrong verdict) {
 			return ok && mode == ModeTakeoff && a.code == 200 && a.began.n < c.n &&
 				c.truth.alt > 0.75*a.takeoffHeight()
 		})
-		if asked && c.fliesToPlace() && !c.clear && !forgot && !tookOff && b.flavour != simPX4Rover {
+		toPlace := asked && c.fliesToPlace() && !b.climbsFirst(c)
+		if toPlace && !c.clear && !forgot && !tookOff && b.flavour != simPX4Rover {
 			wrong(c.at, "%v was sent, and the drone is %.1f m above home and was not clear of the ground", c,
 				c.truth.alt)
 		}
@@ -1073,8 +1161,10 @@ func (b *book) placeIsTrue(l seenLook, wrong verdict) {
 	if up := p["altitude_msl"].(float64) - simHomeAlt - l.truth.alt; math.Abs(up) > allowed {
 		wrong(l.at, "the altitude is %.1f m off and %v s old", up, p["age"])
 	}
-	if v, _ := l.status["battery"].(object)["voltage"].(float64); l.status["battery"] != nil && (v < 8 || v > 17) {
-		wrong(l.at, "the battery has %v V", v)
+	if battery, ok := l.status["battery"].(object); ok {
+		if v, _ := battery["voltage"].(float64); v < 8 || v > 17 {
+			wrong(l.at, "the battery has %v V", v)
+		}
 	}
 }
 

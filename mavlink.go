@@ -705,6 +705,13 @@ func (l *link) askTime(waits bool, now time.Time) {
 	l.lag.questions.sent(now)
 }
 
+// measured takes a round trip that an ack has shown.
+func (l *link) measured(trip time.Duration, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lag.measured(trip, now)
+}
+
 // hasFallen reports whether the line has fallen behind: mavrest by itself then sends only a hold, and that late.
 func (l *link) hasFallen() bool {
 	l.mu.Lock()

@@ -87,6 +87,12 @@ type seenQuestion struct {
 	id uint32
 }
 
+// seenPlace is a GLOBAL_POSITION_INT that mavrest heard: metres from the start.
+type seenPlace struct {
+	stamp
+	north, east float64
+}
+
 // seenAsk is a request of a client, with its answer.
 type seenAsk struct {
 	client       int
@@ -149,6 +155,7 @@ type book struct {
 	clear     bool
 	ground    float64         // the height at which it stood then, or landed
 	lands     bool            // it says that it lands
+	places    []seenPlace     // the places that mavrest heard
 	emitted   map[uint64]bool // what somebody on the line sent to mavrest
 	strange   []string        // what mavrest heard and nobody sent
 	written   map[uint64]bool // what mavrest wrote
@@ -241,6 +248,9 @@ func (b *book) hears(h heard, truth simState) {
 	b.last[h.msg.GetID()] = [2]message.Message{h.msg, b.last[h.msg.GetID()][0]}
 	switch m := h.msg.(type) {
 	case *minimal.MessageHeartbeat:
+		if !h.ordered { // it may be older than the one before
+			break
+		}
 		b.beats = append(b.beats, seenBeat{at, m.CustomMode, m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0,
 			m.SystemStatus >= minimal.MAV_STATE_CRITICAL})
 	case *common.MessageCurrentMode:
@@ -261,6 +271,8 @@ func (b *book) hears(h heard, truth simState) {
 		wing := vtol == common.MAV_VTOL_STATE_FW || vtol == common.MAV_VTOL_STATE_TRANSITION_TO_FW
 		b.states = append(b.states, seenState{at, vtol != 0, wing, m.LandedState == common.MAV_LANDED_STATE_ON_GROUND})
 	case *common.MessageGlobalPositionInt:
+		n, e := simMetres(float64(m.Lat)/1e7, float64(m.Lon)/1e7)
+		b.places = append(b.places, seenPlace{at, n, e})
 		if b.lands {
 			b.clear, b.ground = false, truth.alt
 		}
@@ -289,7 +301,8 @@ func (b *book) looked(a *seenAsk) {
 	l := seenLook{a.ended, a.answer, a.to, nil}
 	for _, unsaid := range values.neverSent(a.answer, 0) {
 		reported := strings.HasPrefix(unsaid, "custom mode") || strings.HasPrefix(unsaid, "heartbeat")
-		if !reported { // these are reports: modeIsTrue, statusIsTrue
+		unsure := b.liar && (strings.HasPrefix(unsaid, "position") || strings.HasPrefix(unsaid, "velocity"))
+		if !reported && !unsure { // these are reports: modeIsTrue, statusIsTrue
 			l.unsaid = append(l.unsaid, unsaid)
 		}
 	}
@@ -452,6 +465,9 @@ func (b *book) original(i int) int {
 		})
 		if c.isInt && (asked || b.askedTwice(o, c) || c.at.Sub(o.at) > 900*time.Millisecond) {
 			return i // another request's: it has no number
+		}
+		if c.isInt && c.at.Sub(o.at) < copyEvery/2 && b.climbsFirst(o) {
+			return i // the goto, to where the drone has just been sent up
 		}
 		if o.same(c) {
 			return b.original(j)

@@ -254,6 +254,9 @@ type simLine struct {
 	// delay is that of every frame to the companion.
 	delay time.Duration
 
+	// behind is how much later a frame comes that leaves at a moment, as from a radio that buffers; nil: no later.
+	behind func(at time.Time) time.Duration
+
 	// gathers is how long bytes to the autopilot are gathered, as a packet radio does.
 	gathers time.Duration
 
@@ -1363,7 +1366,11 @@ func (s *simulator) transmitOn(toGCS bool, b []byte) {
 	now := time.Now()
 
 	// A line keeps the order of its frames.
-	if at := now.Add(s.meddler.line().delay); at.After(s.arrives) {
+	at := now.Add(s.meddler.line().delay)
+	if behind := s.meddler.line().behind; behind != nil {
+		at = at.Add(behind(now))
+	}
+	if at.After(s.arrives) {
 		s.arrives = at
 	}
 	if toGCS {

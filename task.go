@@ -469,7 +469,7 @@ func (t *task) transact(w waiter, s *step) error {
 		return errPortAway
 	}
 	x.copyDue = x.sentAt.Add(c.acks.copyGap())
-	x.blind = t.request.urgent() && !t.unasked()
+	x.blind = t.request.urgent() && !t.request.toPlace() && !t.unasked()
 	end := t.follow(w, func(now time.Time) decision {
 		x.copyDue = c.stood.dueAnew(x.copyDue)
 		c.awaited = x.copyDue

@@ -356,6 +356,25 @@ var worldActs = []act{
 			w.sim.change(func() { w.sim.switches().delay = max(w.sim.switches().delay, delay) })
 		})
 	}},
+	{"the line falls behind", 0, 1, 2, func(w *world, arg byte) { w.fallsBehind(arg) }},
+	{"the line falls behind, and a pilot switches", 0, 4, 6, func(w *world, arg byte) {
+		w.fallsBehind(arg)
+		w.pass(worldWaits[arg%12])
+		switch arg / 4 % 4 {
+		case 0:
+			w.ask(0, "/land", body(w.place(128+arg%16)))
+		case 1: // a client falls silent
+			w.ask(0, "/mode", `{"mode":"position"}`)
+		default: // copies go out
+			w.neverDone()
+			w.ask(0, pick(arg, "/goto", "/takeoff"), pick(arg, body(w.place(arg)), body(`"altitude":30`)))
+		}
+		w.pass(worldWaits[4+arg/16%8])
+		w.pilotSwitches(pick(arg/3, pilotModes[w.firmware]...))
+		w.pass(11 * time.Second)
+		w.obeysAgain()
+		w.catchesUp()
+	}},
 	{"noise", 0, 0, 5, func(w *world, arg byte) {
 		rate := pick(arg, 0, 0.0001, 0.001, 0.01, 0.05, 0.2)
 		w.others(lineTrouble, fmt.Sprint("noise ", rate), true, func() { w.noise(rate, uint64(arg)) })
@@ -519,15 +538,33 @@ func (w *world) acksBecome(arg byte) {
 	})
 }
 
+// fallsBehind lets the line from the vehicle fall behind, ever more, for a while.
+func (w *world) fallsBehind(arg byte) {
+	most := pick(arg, 200*time.Millisecond, 600*time.Millisecond, 1500*time.Millisecond, 4*time.Second, 8*time.Second)
+	from, within := time.Now(), worldWaits[6+arg/8%8]
+	w.others(lineTrouble, fmt.Sprint("the line falls behind by ", most), true, func() {
+		by := grows(0, within, most)
+		w.sim.change(func() { w.sim.switches().behind = func(at time.Time) time.Duration { return by(at.Sub(from)) } })
+	})
+}
+
+// catchesUp lets a line that has fallen behind be as quick as it was, once all has come that is on its way.
+func (w *world) catchesUp() {
+	w.note("the line catches up")
+	w.sim.change(func() { w.sim.switches().behind = nil })
+}
+
 // calm ends all faults of the line, of the port and of the vehicle.
 func (w *world) calm() {
 	w.note("all faults end")
+	over := time.Now()
 	w.sim.change(func() {
 		s := w.sim.switches()
 		s.muted, s.idle, w.onAck = false, false, nil
-		s.delay, s.noBeatsUntil = soakDelay, time.Time{}
+		s.delay, s.behind, s.noBeatsUntil = soakDelay, nil, time.Time{}
 		clear(s.refuses)
 		clear(s.neverDone)
+		over = later(over, w.sim.arrives) // what is on its way still comes late
 	})
 	w.sim.stallWrites(false)
 	w.sim.plug()
@@ -536,7 +573,7 @@ func (w *world) calm() {
 	defer w.book.mu.Unlock()
 	for _, t := range w.book.troubles {
 		if t.until.IsZero() && t.kind != foreignTrouble {
-			t.until = time.Now()
+			t.until = over
 		}
 	}
 }
