@@ -67,8 +67,8 @@ func (d *drone) acted(err error, sent bool) error {
 func bug(log *slog.Logger, panicked any, sent bool) error {
 	log.Error("panic", "panic", panicked, "stack", string(debug.Stack()))
 	if sent {
-		return refuse(codeNoAck, "a bug in mavrest, after something was sent; its log has the details; read the status to "+
-			"see whether it happened")
+		return refuse(codeNoAck, "a bug in mavrest, after something was sent; its log has the details; read the "+
+			"status to see whether it happened")
 	}
 	return refuse(codeInternal, "a bug in mavrest; its log has the details; nothing was sent")
 }
