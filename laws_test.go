@@ -389,6 +389,13 @@ func (a *seenAsk) longest(calm bool) time.Duration {
 	return longest
 }
 
+// climbed reports whether a request sent the drone up first, which takes its time.
+func (b *book) climbed(a *seenAsk) bool {
+	return slices.ContainsFunc(b.commands, func(c *seenCommand) bool {
+		return c.n > a.began.n && c.n < a.ended.n && b.climbsFirst(c)
+	})
+}
+
 func answersInTime(b *book, wrong verdict) {
 	for _, a := range b.asks {
 		if a.ended.n == 0 {
@@ -406,7 +413,7 @@ func answersInTime(b *book, wrong verdict) {
 			wrong(a.ended.at, "%v took %v, and nothing was sent", a, took)
 		case !a.isCommand() && took > 0:
 			wrong(a.ended.at, "%v took %v", a, took)
-		case a.isCommand() && b.alone(a) && took > a.longest(b.calm(a.ended.at)):
+		case a.isCommand() && b.alone(a) && took > a.longest(b.calm(a.ended.at)) && !b.climbed(a):
 			wrong(a.ended.at, "%v took %v", a, took)
 		case a.isCommand() && !a.has("wait") && took > 60*time.Second:
 			wrong(a.ended.at, "%v took %v", a, took)
@@ -784,7 +791,7 @@ func sticksComeInTime(b *book, wrong verdict) {
 func sticksRest(b *book, wrong verdict) {
 	for _, s := range b.sticks {
 		asked := slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
-			return a.isInput() && a.has("throttle") && a.began.n < s.n && s.at.Sub(a.began.at) < 6*time.Second
+			return a.isInput() && a.has("throttle") && a.began.n < s.n && s.at.Sub(a.began.at) < 10*time.Second
 		})
 		if b.flavour == simPX4Rover && s.z != 500 && !asked {
 			wrong(s.at, "sticks %+v go out, and no client gave a throttle", s.axes)
@@ -805,7 +812,7 @@ func (b *book) climbsFirst(c *seenCommand) bool {
 	if b.firmware == px4 {
 		up -= simHomeAlt
 	}
-	known := time.Second / 2 // so old its place may be that mavrest knows
+	known := 5 * time.Second / 2 // so old its place may be that mavrest knew when the first copy went out
 	if !b.quiet(c.at, c.at, lineTrouble) {
 		known = 10 * time.Second
 	}
@@ -858,7 +865,7 @@ func landsAtItsPlace(b *book, wrong verdict) {
 		var a *seenAsk
 		for _, o := range b.asks {
 			mode, sets := o.wishes()
-			came := c.at.Sub(o.began.at) > 200*time.Millisecond // else the landing before it may still begin
+			came := c.at.Sub(o.began.at) > 50*time.Millisecond // else the landing before it may still begin
 			if o.isCommand() && came && sets && (o.answer["status"] == "accepted" || o.pending(c.stamp)) {
 				if a = o; mode != ModeLand || !o.has("lat") {
 					a = nil
@@ -1152,7 +1159,7 @@ func (b *book) placeIsTrue(l seenLook, wrong verdict) {
 	tn, te := simMetres(l.truth.lat, l.truth.lon)
 	speed := max(6, 1.5*math.Hypot(l.truth.vn, l.truth.ve))
 	if !b.quiet(l.at, l.at, lineTrouble) {
-		speed = 25
+		speed = 30
 	}
 	allowed := 1.5 + speed*(p["age"].(float64)+0.5)
 	if away := math.Hypot(n-tn, e-te); away > allowed {
