@@ -816,7 +816,7 @@ func (b *book) climbsFirst(c *seenCommand) bool {
 	if !b.quiet(c.at, c.at, lineTrouble) {
 		known = 10 * time.Second
 	}
-	near := math.Hypot(n-tn, e-te) < 6+math.Hypot(at.vn, at.ve)*known.Seconds()
+	near := math.Hypot(n-tn, e-te) < 10+math.Hypot(at.vn, at.ve)*known.Seconds()
 	return c.fliesToPlace() && near && up > 2 && up < 17
 }
 
