@@ -509,7 +509,7 @@ func TestStreamsWhoseNetworkIsGoneMakeRoomWithin6Seconds(t *testing.T) {
 		if status != 503 || time.Since(cut) > 6*time.Second {
 			t.Fatalf("%v after the cut the page is answered %d", time.Since(cut), status)
 		}
-		time.Sleep(600 * time.Millisecond) // the page's pause, on average
+		time.Sleep(200 * time.Millisecond)
 	}
 	t.Logf("live after %v, refused %d times", time.Since(cut), refused)
 	if refused == 0 {

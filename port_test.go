@@ -1062,6 +1062,15 @@ func (p *mutePort) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// taken returns what was written since the last call, and when.
+func (p *mutePort) taken() (written []byte, at []time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	written, at = p.written, p.at
+	p.written, p.at = nil, nil
+	return written, at
+}
+
 func TestUntilMAVLinkIsHeardOnlyQuietHeartbeatsGoOutAndNoneInTheFirstSecond(t *testing.T) {
 	for _, only := range []byte{0, 35, 77} {
 		inLinkBubble(t, func(t *testing.T) {
@@ -1073,21 +1082,22 @@ func TestUntilMAVLinkIsHeardOnlyQuietHeartbeatsGoOutAndNoneInTheFirstSecond(t *t
 			running.Go(func() { d.run(ctx) })
 			began := time.Now()
 			time.Sleep(4*time.Minute + 100*time.Millisecond)
-			lineEqual(t, "heartbeats in 4 minutes", len(p.at), 4*60)
-			lineEqual(t, "the first one", p.at[0].Sub(began), time.Second)
-			lineEqual(t, "bytes beside the allowed ones", loud(p.written), 0)
-			for _, m := range parseLine(p.written) {
+			written, at := p.taken()
+			lineEqual(t, "heartbeats in 4 minutes", len(at), 4*60)
+			lineEqual(t, "the first one", at[0].Sub(began), time.Second)
+			lineEqual(t, "bytes beside the allowed ones", loud(written), 0)
+			for _, m := range parseLine(written) {
 				lineEqual(t, "it is our heartbeat", isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)(m) &&
 					m.component == componentID, true)
 			}
 
 			// PX4's USB begins to speak at a heartbeat of 9 bytes, of either version.
-			lineEqual(t, "a heartbeat's begin", fmt.Sprint(p.written[:2]), "[253 9]")
+			lineEqual(t, "a heartbeat's begin", fmt.Sprint(written[:2]), "[253 9]")
 
-			p.written = nil
 			p.toLink <- packet(1, cmp.Or(only, 1), 1, px4Beat())
 			time.Sleep(3 * time.Second)
-			said := slices.ContainsFunc(parseLine(p.written), isBeat(minimal.MAV_TYPE_GCS))
+			written, _ = p.taken()
+			said := slices.ContainsFunc(parseLine(written), isBeat(minimal.MAV_TYPE_GCS))
 			lineEqual(t, "then our heartbeats go out as ever", said, true)
 			end()
 			running.Wait()
