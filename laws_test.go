@@ -813,11 +813,13 @@ func (b *book) climbsFirst(c *seenCommand) bool {
 		up -= simHomeAlt
 	}
 	known := 5 * time.Second / 2 // so old its place may be that mavrest knew when the first copy went out
-	if !b.quiet(c.at, c.at, lineTrouble) {
+	slack := 0.0
+	if !b.quiet(c.at.Add(-10*time.Second), c.at, lineTrouble, foreignTrouble) { // it fell, or the line is behind
 		known = 10 * time.Second
+		slack = 40
 	}
 	near := math.Hypot(n-tn, e-te) < 10+math.Hypot(at.vn, at.ve)*known.Seconds()
-	return c.fliesToPlace() && near && up > 2 && up < 17
+	return c.fliesToPlace() && near && up > 2-slack && up < 17+slack
 }
 
 // takeoffHeight is how high a takeoff is to climb, in metres above home.
