@@ -29,8 +29,8 @@ const (
 	// clockFor is how long the newest clock tells how far the line is behind.
 	clockFor = 5 * time.Second
 
-	// clockAnother: what by a clock is later than this after a silence is not: the vehicle started again meanwhile, and
-	// its new clock is ahead of the old one.
+	// clockAnother is how far a line can't fall behind in a silence. If its clock says so the vehicle started again,
+	// and the new clock is ahead of the old one.
 	clockAnother = 15 * time.Second
 
 	// tripMost is the longest round trip that is one: a question that is answered later waited on the board, in a port
@@ -249,11 +249,9 @@ func (l *lineLag) leftAt(now time.Time) time.Time {
 func (l *lineLag) hearClock(ms uint32, now time.Time) {
 	step := clockStep(l.ms, ms)
 	switch {
-	case l.at.IsZero(), step < -clockSlack:
+	case l.at.IsZero(), step < -clockSlack,
+		now.Sub(l.at) >= clockFor && now.Sub(l.origin)-l.ran-step-l.most > clockAnother:
 		// The first one, or the autopilot has started again.
-		l.restart(ms, now)
-		return
-	case now.Sub(l.at) >= clockFor && now.Sub(l.origin)-l.ran-step-l.most > clockAnother:
 		l.restart(ms, now)
 		return
 	case step < 0:

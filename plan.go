@@ -222,6 +222,13 @@ func (v view) pause() step {
 	return s
 }
 
+// holdAt is a hold at a place.
+func (r request) holdAt(v view, to place) step {
+	s := r.reposition(v, to).leadingTo(ModeHold, entered[v.firmware][ModeHold])
+	s.holds = true
+	return s
+}
+
 // planFlight is the part of a plan that sets a mode.
 func (r request) planFlight(v view, aim *aim) (plan, error) {
 	exists := v.canEnter(r.mode)
@@ -322,9 +329,7 @@ func planClimb(v view) (p plan) {
 	if v.firmware == px4 && v.critical {
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
-	up := request{}.reposition(v, to).leadingTo(ModeHold, entered[v.firmware][ModeHold])
-	up.holds = true
-	p.steps = append(p.steps, up)
+	p.steps = append(p.steps, request{}.holdAt(v, to))
 	p.destination = &to
 	return p
 }
@@ -556,8 +561,7 @@ func (r request) planHoldPX4(v view, aim *aim) (p plan) {
 	if v.armed {
 		hold := v.pause()
 		if here := v.holdHere(aim); here.amsl > v.place.amsl {
-			hold = r.reposition(v, here).leadingTo(ModeHold, entered[px4][ModeHold])
-			hold.holds = true
+			hold = r.holdAt(v, here)
 			p.destination = &here
 		}
 		p.steps = append(p.steps, hold)
@@ -645,9 +649,7 @@ func (r request) planHoldArduPilot(v view, aim *aim) (plan, error) {
 		p.steps = []step{copter.setMode(ModeHold, copterBrake), hold}
 	case !math.IsNaN(v.place.lat):
 		to := v.ahead(v.holdHere(aim))
-		here := request{}.reposition(v, to).leadingTo(ModeHold, hold.to.number)
-		here.holds = true
-		p.steps = []step{here}
+		p.steps = []step{request{}.holdAt(v, to)}
 		p.destination = &to
 		p.leaveGround(v, aim)
 		p.steps = append(p.steps, r.changeSpeed(v)...)

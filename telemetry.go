@@ -375,8 +375,8 @@ func (t *telemetry) hearLanded(now time.Time) {
 // below it, on a hill or in a valley. clearAt says how far above the ground it is clear of it, in metres. It is asked
 // only in a climb: positions come ten times a second.
 func (t *telemetry) hearHeight(lands bool, clearAt func() float64, now time.Time) {
-	up := t.height(now)
-	switch at := t.lastPosition(now); {
+	at, up := t.lastPosition(now), t.height(now)
+	switch {
 	case t.landedNow(now) == onGround:
 		return
 	case lands:
@@ -389,7 +389,6 @@ func (t *telemetry) hearHeight(lands bool, clearAt func() float64, now time.Time
 
 	// It has gone on sinking: the ground is no higher than where it is.
 	if t.ground.assumed && up < 0 {
-		at := t.lastPosition(now)
 		t.ground.amsl, t.ground.relative = at.amsl, at.relative
 	}
 	t.ground.left = t.ground.left || up >= liftedOff
