@@ -7,6 +7,7 @@ const fs = require('node:fs')
 const { Browser, until } = require('./browser.js')
 const { Mavrest, Relay } = require('./world.js')
 
+const three = 3 // drones and their windows at once: two cores can draw so many in time
 const long = 90 // seconds: a takeoff or a landing on a loaded machine
 let browser
 before(async () => { browser = await Browser.start() })
@@ -89,7 +90,7 @@ class Keyboard {
 
 const north = (s, from) => (s.position.lat - from.position.lat) * 111319.5
 
-describe('flights', { concurrency: true }, () => {
+describe('flights', { concurrency: three }, () => {
 for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot', 'local', 'lan']]) {
 	it(`${device}: a flight by clicks, by its ${where} address`, async t => {
 		const drone = await Mavrest.start(device)
@@ -177,7 +178,7 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 }
 })
 
-describe('the page and its drone', { concurrency: true }, () => {
+describe('the page and its drone', { concurrency: three }, () => {
 it('a refused arming shows its reason', async t => {
 	for (const device of ['sim', 'sim:ardupilot']) {
 		const drone = await Mavrest.start(device)
