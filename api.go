@@ -251,7 +251,7 @@ type okBody struct {
 	Status string `json:"status"`
 }
 
-// contractGzip is docs/openapi.yaml, by go test -run TestTheContractIsEmbedded -write-contract .
+// contractGzip is docs/openapi.yaml, by go test -run TestWhatIsEmbeddedIsUpToDate -write-embedded .
 //
 //go:embed docs/openapi.yaml.gz
 var contractGzip []byte
@@ -262,15 +262,20 @@ func (a *api) getOK(w http.ResponseWriter, r *http.Request) response {
 	if !accepts(r.Header["Accept"], "application/yaml") {
 		return success(okBody{"OK"})
 	}
-	unzipped, err := gzip.NewReader(bytes.NewReader(contractGzip))
+	return response{status: http.StatusOK, contentType: "application/yaml", body: unzipped(contractGzip)}
+}
+
+// unzipped returns what an embedded file holds. TestWhatIsEmbeddedIsUpToDate reads each.
+func unzipped(file []byte) []byte {
+	z, err := gzip.NewReader(bytes.NewReader(file))
 	if err != nil {
 		panic(err)
 	}
-	yaml, err := io.ReadAll(unzipped)
+	b, err := io.ReadAll(z)
 	if err != nil {
 		panic(err)
 	}
-	return response{status: http.StatusOK, contentType: "application/yaml", body: yaml}
+	return b
 }
 
 type modeBody struct {
@@ -471,7 +476,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) response {
 	case accepts(accept, "text/event-stream"):
 		return a.stream(w, r)
 	case wantsPage(accept):
-		return page(http.StatusOK, statusPage)
+		return page(http.StatusOK, statusPage())
 	}
 	return success(a.drone.status(clientOf(r)))
 }
@@ -590,13 +595,15 @@ func (a *api) openStream(client context.Context, to audience) (context.Context, 
 	return ctx, nil
 }
 
-// the page for people, with one script and one style
+// statusGzip is page/status.html, the page for people, with one script and one style; made as contractGzip.
 //
-//go:embed page/status.html
-var statusHTML string
+//go:embed page/status.html.gz
+var statusGzip []byte
 
 // statusPage is status.html with the version that it belongs to.
-var statusPage = strings.Replace(statusHTML, "VERSION", ownVersion, 1)
+func statusPage() string {
+	return strings.Replace(string(unzipped(statusGzip)), "VERSION", ownVersion, 1)
+}
 
 // rootPage is what a browser gets at /: a link to the page.
 const rootPage = `<!doctype html>

@@ -236,7 +236,7 @@ func (d *drone) doDue(now time.Time) time.Time {
 
 // question asks the vehicle what is due, and returns when the next question is.
 func (d *drone) question(now time.Time) (next time.Time) {
-	again := d.handshake.questioned.Add(silentEvery)
+	again := d.handshake.questioned.Add(seldomEvery)
 	if d.handshake.answersNothing(now) && now.Before(again) {
 		return again
 	}
