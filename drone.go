@@ -616,11 +616,11 @@ func (d *drone) view(now time.Time) view {
 	}
 
 	// Position and velocity come together.
+	v.placeAt = t.position.at
 	if p, m := &t.position, &t.velocity; p.within(freshFor, now) {
 		v.place = place{p.lat, p.lon, p.relative, p.amsl}
 		v.heading = p.heading
 		v.velocity = motion{m.north, m.east, m.down}
-		v.placeAt = p.at
 	}
 
 	// The landed state and vtol_state are both of EXTENDED_SYS_STATE.
