@@ -334,6 +334,8 @@ func (d *drone) hearMessage(h heard) {
 		d.params.hear(m, now)
 	case *common.MessageSysStatus:
 		d.hearReceiver(h.left)
+	case *common.MessageManualControl:
+		d.sticks.hearActing(d.situation(now), axes{x: m.X, y: m.Y, z: m.Z, r: m.R}, h.left)
 	case *common.MessageRcChannels:
 		d.sticks.hearChannels(d.situation(now), d.tel.rc.channel)
 	case *common.MessageAutopilotVersion:

@@ -250,20 +250,27 @@ var copterArmingProbes = []probe{
 			v.disarms(3 * time.Minute)
 			v.equal("mode", v.mode(), uint32(simArduRTL))
 		}},
-	{heading: "ArduPilot: takeoff and land", from: air,
+	{heading: "ArduPilot: takeoff and land", until: release{4, 6}, from: air,
 		fact: "RTL_ALT is in cm above home: 20 m away RTL climbs to it, 4 m away to three times the distance",
-		run: func(v *probed) {
-			to, ok := v.readParam("RTL_ALT")
-			v.must(ok && to > 1400 && to < 20000, "RTL_ALT is %v, %v", to, ok)
-			v.flyTo(20, 0, 8)
-			v.arrives(20, 0, 8, 2)
-			v.within("from 20 m away, m", v.highestInRTL(simArduRTL), to/100, to/100, 1.5)
-			v.setMode(simArduGuided)
-			v.flyTo(4, 0, 6)
-			v.arrives(4, 0, 6, 0.5)
-			time.Sleep(3 * time.Second)
-			v.within("from 4 m away, m", v.highestInRTL(simArduRTL), 12, 12, 2)
-		}},
+		run:  func(v *probed) { v.climbsInRTL("RTL_ALT", 0.01) }},
+	{heading: "ArduPilot: takeoff and land", since: release{4, 7}, from: air,
+		fact: "RTL_ALT_M is in m above home: 20 m away RTL climbs to it, 4 m away to three times the distance",
+		run:  func(v *probed) { v.climbsInRTL("RTL_ALT_M", 1) }},
+}
+
+// climbsInRTL returns home from near and from far. metres is the unit of the parameter that has the height.
+func (v *probed) climbsInRTL(name string, metres float64) {
+	to, ok := v.readParam(name)
+	to *= metres
+	v.must(ok && to > 14 && to < 200, "%s is %v m, %v", name, to, ok)
+	v.flyTo(20, 0, 8)
+	v.arrives(20, 0, 8, 2)
+	v.within("from 20 m away, m", v.highestInRTL(simArduRTL), to, to, 1.5)
+	v.setMode(simArduGuided)
+	v.flyTo(4, 0, 6)
+	v.arrives(4, 0, 6, 0.5)
+	time.Sleep(3 * time.Second)
+	v.within("from 4 m away, m", v.highestInRTL(simArduRTL), 12, 12, 2)
 }
 
 // copterGotoProbes are about the frames of a goto, its speed and heading, and what is refused.
@@ -409,8 +416,8 @@ func copterParamProbes() (probes []probe) {
 		value         float64
 		fact          string
 	}{
-		{"ArduPilot: goto", release{}, release{4, 7}, "WPNAV_SPEED", "WP_SPD", 1000, "WPNAV_SPEED is 1000, in cm/s"},
-		{"ArduPilot: goto", release{4, 8}, release{}, "WP_SPD", "WPNAV_SPEED", 10, "WP_SPD is 10, in m/s"},
+		{"ArduPilot: goto", release{}, release{4, 6}, "WPNAV_SPEED", "WP_SPD", 1000, "WPNAV_SPEED is 1000, in cm/s"},
+		{"ArduPilot: goto", release{4, 7}, release{}, "WP_SPD", "WPNAV_SPEED", 10, "WP_SPD is 10, in m/s"},
 		{"ArduPilot: sticks", release{}, release{4, 6}, "SYSID_MYGCS", "MAV_GCS_SYSID", 255, "SYSID_MYGCS is 255"},
 		{"ArduPilot: sticks", release{4, 7}, release{}, "MAV_GCS_SYSID", "SYSID_MYGCS", 255, "MAV_GCS_SYSID is 255"},
 	} {

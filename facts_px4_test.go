@@ -260,6 +260,8 @@ func px4ModeProbes() (probes []probe) {
 		{simPX4RTL, "AUTO.RTL", simAccepted, false, simAccepted},
 		{simPX4Land, "AUTO.LAND", simAccepted, false, simAccepted},
 		{simPX4RTGS, "AUTO.RTGS", simRejected, false, simRejected},
+		{simPX4Ready, "AUTO.READY", simRejected, false, simRejected},
+		{simPX4VTOLUp, "AUTO.VTOL_TAKEOFF", simRejected, false, simRejected},
 		{simPX4Mission, "AUTO.MISSION", simAccepted, false, simRejected},
 		{simPX4Offboard, "OFFBOARD", simAccepted, false, simRejected},
 	}
@@ -273,7 +275,7 @@ func px4ModeProbes() (probes []probe) {
 			v.equal("answer", v.setMode(r.mode).last(), r.ground)
 			v.setMode(simPX4Loiter)
 		})
-		if r.mode != simPX4RTGS {
+		if r.ground == simAccepted {
 			add(ground, r.name+" can be armed: "+fmt.Sprint(r.arms), func(v *probed) {
 				v.setMode(r.mode)
 				a := v.command(simArm, 1)
@@ -476,7 +478,7 @@ var px4ArmingProbes = []probe{
 func (v *probed) liftsOff(least, most, highLeast, highMost float64) {
 	armed, stood := v.spinsUp()
 	v.within("takeoff s", time.Since(armed).Seconds(), least, most, 0.3)
-	v.within("still, m", v.place().up-stood.up, 0, 0.15, 0.1)
+	v.within("still, m", v.place().up-stood.up, -0.13, 0.15, 0.1)
 	_, ok := v.until(10*time.Second, func() bool { return v.place().up-stood.up >= 0.3 })
 	v.must(ok, "it does not lift off")
 	v.within("lifts off after s", time.Since(armed).Seconds(), highLeast, highMost, 1)
@@ -835,9 +837,36 @@ var px4StickProbes = []probe{
 			v.equal("POSCTL", v.sticksWith(5, 6, 7, 8),
 				[]common.MAV_RESULT{simRejected, simRejected, simRejected, simRejected})
 		}},
+	{heading: "PX4: source of sticks", from: air,
+		fact: "with COM_RC_IN_MODE 1 the first program's sticks act until they end, and MANUAL_CONTROL has them",
+		run: func(v *probed) {
+			v.setParam(simStickSource, 1)
+			defer v.setParam(simStickSource, 3)
+			v.equal("interval of MANUAL_CONTROL", v.command(simInterval, 69, 100000).last(), simAccepted)
+			time.Sleep(time.Second)
+			before := factSince[*common.MessageManualControl](v.ours, time.Now().Add(-900*time.Millisecond))
+			v.equal("without sticks", len(before), 0)
+			end := repeat(50*time.Millisecond, func() {
+				v.pilot.send(&common.MessageManualControl{Target: v.system, X: 100, Y: 0, Z: 500})
+			})
+			time.Sleep(time.Second)
+			v.keepSticks(2*time.Second, -200, 0, 500, 0)
+			v.within("both", v.actingPitch(), 98, 102, 0)
+			end()
+			v.keepSticks(2*time.Second, -200, 0, 500, 0)
+			v.within("ours alone", v.actingPitch(), -202, -198, 0)
+			v.centre(time.Second)
+		}},
 	{heading: "PX4: source of sticks", from: air, fact: "COM_RC_IN_MODE 1 obeys MANUAL_CONTROL", run: func(v *probed) {
 		v.equal("POSCTL", v.sticksWith(1), []common.MAV_RESULT{simAccepted})
 	}},
+}
+
+// actingPitch is the pitch of the sticks that act, as the vehicle's own MANUAL_CONTROL has it.
+func (v *probed) actingPitch() float64 {
+	all := factSince[*common.MessageManualControl](v.ours, time.Now().Add(-500*time.Millisecond))
+	v.must(len(all) > 0, "no MANUAL_CONTROL comes")
+	return float64(all[len(all)-1].X)
 }
 
 // sticksWith returns how POSCTL is answered, with a stream and these values of COM_RC_IN_MODE.
@@ -963,17 +992,26 @@ func px4IgnoringProbes() (probes []probe) {
 		name  string
 		mode  uint32
 		since release
+		enter func(v *probed) factAnswer
 	}{
-		{"AUTO.LOITER", simPX4Loiter, release{}},
-		{"AUTO.RTL", simPX4RTL, release{}},
-		{"AUTO.LAND", simPX4Land, release{}},
-		{"AUTO.GUIDED_COURSE", simPX4Course, release{1, 18}},
+		{"AUTO.TAKEOFF", simPX4Takeoff, release{},
+			func(v *probed) factAnswer { return v.takeOffHere(v.homeAlt() + 40) }},
+		{"AUTO.LOITER", simPX4Loiter, release{}, nil},
+		{"AUTO.MISSION", simPX4Mission, release{}, (*probed).beginMission},
+		{"AUTO.RTL", simPX4RTL, release{}, nil},
+		{"AUTO.LAND", simPX4Land, release{}, nil},
+		{"AUTO.PRECLAND", simPX4Precland, release{}, nil},
+		{"AUTO.GUIDED_COURSE", simPX4Course, release{1, 18}, nil},
+		{"OFFBOARD", simPX4Offboard, release{}, (*probed).beginOffboard},
 	} {
+		if m.enter == nil {
+			m.enter = func(v *probed) factAnswer { return v.setMode(m.mode) }
+		}
 		probes = append(probes, probe{heading: "PX4: modes that ignore sticks", since: m.since, from: handed,
 			fact: m.name + " ignores sticks that stand off centre", run: func(v *probed) {
 				v.position()
 				v.keepSticks(2500*time.Millisecond, 0, 300, 500, 0)
-				v.must(v.setMode(m.mode).last() == simAccepted, "refused")
+				v.must(m.enter(v).last() == simAccepted, "refused")
 				v.keepSticks(3*time.Second, 0, 300, 500, 0)
 				v.equal("mode", v.mode(), m.mode)
 				from := v.place()
@@ -985,6 +1023,52 @@ func px4IgnoringProbes() (probes []probe) {
 			}})
 	}
 	return append(probes, px4SteeredProbes...)
+}
+
+// allows makes a simulator accept a mode for which a real PX4 needs what only a probe sends: a mission, setpoints.
+func (v *probed) allows(mode uint32) {
+	if v.sim != nil {
+		v.sim.change(func() {
+			v.sim.eachMode(func(m *simMode) { m.disarmedOnly = m.disarmedOnly && m.custom != mode })
+		})
+	}
+}
+
+// beginMission sends a mission of one item, which circles or hovers where the vehicle is, and begins it.
+func (v *probed) beginMission() factAnswer {
+	v.allows(simPX4Mission)
+	if v.sim == nil {
+		here := mustAsk[*common.MessageGlobalPositionInt](v)
+		sent := time.Now()
+		v.ours.send(&common.MessageMissionCount{TargetSystem: v.system, TargetComponent: 1, Count: 1})
+		v.first("MISSION_REQUEST_INT", sent, 3*time.Second, func(m message.Message) bool {
+			return m.GetID() == (*common.MessageMissionRequestInt)(nil).GetID() ||
+				m.GetID() == (*common.MessageMissionRequest)(nil).GetID()
+		})
+		v.ours.send(&common.MessageMissionItemInt{
+			TargetSystem: v.system, TargetComponent: 1, Frame: common.MAV_FRAME_GLOBAL_INT,
+			Command: common.MAV_CMD_NAV_LOITER_UNLIM, Current: 1, Autocontinue: 1,
+			X: here.Lat, Y: here.Lon, Z: float32(here.Alt) / 1000,
+		})
+		v.first("MISSION_ACK", sent, 3*time.Second, func(m message.Message) bool {
+			ack, ok := m.(*common.MessageMissionAck)
+			return ok && ack.Type == common.MAV_MISSION_ACCEPTED
+		})
+		time.Sleep(time.Second)
+	}
+	return v.setMode(simPX4Mission)
+}
+
+// beginOffboard streams a velocity of 0 until the probe ends, and enters OFFBOARD.
+func (v *probed) beginOffboard() factAnswer {
+	const onlyVelocity = 0xdc7
+	v.allows(simPX4Offboard)
+	v.setpoints = repeat(100*time.Millisecond, func() {
+		v.ours.send(&common.MessageSetPositionTargetLocalNed{TargetSystem: v.system, TargetComponent: 1,
+			CoordinateFrame: common.MAV_FRAME_LOCAL_NED, TypeMask: onlyVelocity})
+	})
+	time.Sleep(time.Second)
+	return v.setMode(simPX4Offboard)
 }
 
 // px4SteeredProbes are about modes that sticks fly, and that are none of ours.

@@ -26,6 +26,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
@@ -153,10 +154,17 @@ func (l *factLink) Write(b []byte) (int, error) {
 	return l.port.Write(b)
 }
 
+// factDialect has the simulator's dialect, and the messages of missions and setpoints, which only a probe sends.
+var factDialect = sync.OnceValue(func() *dialect.ReadWriter {
+	return newDialect(append(slices.Clone(simDialect().Dialect.Messages), &common.MessageMissionCount{},
+		&common.MessageMissionRequest{}, &common.MessageMissionRequestInt{}, &common.MessageMissionItemInt{},
+		&common.MessageMissionAck{}, &common.MessageSetPositionTargetLocalNed{})...)
+})
+
 func newFactLink(p port, system, component uint8) *factLink {
 	l := &factLink{port: p, system: system, component: component}
 	l.w = &streamwriter.Writer{
-		FrameWriter: &frame.Writer{ByteWriter: l, DialectRW: simDialect()},
+		FrameWriter: &frame.Writer{ByteWriter: l, DialectRW: factDialect()},
 		Version:     streamwriter.V2, SystemID: system, ComponentID: component,
 	}
 	if err := errors.Join(l.w.FrameWriter.Initialize(), l.w.Initialize()); err != nil {
@@ -166,7 +174,7 @@ func newFactLink(p port, system, component uint8) *factLink {
 }
 
 func (l *factLink) listen() {
-	r := frame.Reader{BufByteReader: bufio.NewReaderSize(l.port, 1<<16), DialectRW: simDialect()}
+	r := frame.Reader{BufByteReader: bufio.NewReaderSize(l.port, 1<<16), DialectRW: factDialect()}
 	if err := r.Initialize(); err != nil {
 		panic(err)
 	}
@@ -236,6 +244,7 @@ type probed struct {
 	sticks      *factSticks
 	release     release
 	polling     func() // ends the polling of a PX4 without CURRENT_MODE; nil while it does not run
+	setpoints   func() // ends a stream of them; nil while it does not run
 	homeAtFirst *common.MessageHomePosition
 	hadSticks   bool     // sticks were sent in this flight
 	report      []string // what was measured
@@ -828,6 +837,10 @@ func (v *probed) fly(p probe, begin func()) {
 		if v.polling != nil {
 			v.polling()
 			v.polling = nil
+		}
+		if v.setpoints != nil {
+			v.setpoints()
+			v.setpoints = nil
 		}
 		if p.from == handed && v.sim == nil && v.sticks != nil {
 			v.stick(0, 0, 500, 0)

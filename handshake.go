@@ -45,8 +45,8 @@ type stream struct {
 	// least: lowest rate in Hz: below it the stream is requested again; 0: any rate will do
 	least float32
 
-	// answered: the vehicle accepted or denied the request
-	answered bool
+	// answeredAt is when the vehicle accepted or denied the request first; zero: it did not yet
+	answeredAt time.Time
 
 	denied bool
 
@@ -67,7 +67,7 @@ type stream struct {
 }
 
 // streams are requested from every vehicle, after the one that brings live reports. They take
-// 1,500 bytes a second at most, under half of a link at 57600 baud.
+// 1,700 bytes a second at most, under half of a link at 57600 baud.
 var streams = []stream{
 	{id: idPosition, hz: 10, least: 5},
 	{id: idAttitude, hz: 10, least: 5},
@@ -133,6 +133,11 @@ func (h *handshake) begin(now time.Time) {
 	}
 	h.streams = append([]stream{live}, streams...)
 
+	// Whose sticks act? It comes only while some do.
+	if h.firmware == px4 {
+		h.streams = append(h.streams, stream{id: idManualControl, hz: 5})
+	}
+
 	// Has an ArduPilot a position, so that it can take off?
 	if h.firmware.ardupilot() {
 		h.streams = append(h.streams, stream{id: idEstimate, hz: 1})
@@ -152,6 +157,13 @@ func (h *handshake) hear(id uint32, now time.Time) {
 // hasHeard reports whether a stream's message has come since the questions began.
 func (h *handshake) hasHeard(id uint32) bool {
 	return slices.ContainsFunc(h.streams, func(s stream) bool { return s.id == id && !s.heard.IsZero() })
+}
+
+// sends reports whether the vehicle has sent a stream's message for so long, if there was something to send.
+func (h *handshake) sends(id uint32, long time.Duration, now time.Time) bool {
+	i := slices.IndexFunc(h.streams, func(s stream) bool { return s.id == id })
+	return i >= 0 && !h.streams[i].denied && !h.streams[i].answeredAt.IsZero() &&
+		now.Sub(h.streams[i].answeredAt) >= long
 }
 
 // lacks records that a message had to be requested because its stream did not bring it in time.
@@ -251,7 +263,7 @@ func (s *stream) due(now time.Time) bool {
 		lost = liveLost
 	}
 	again := now.Sub(s.asked) >= streamAgain && (s.slow || now.Sub(s.heard) >= lost)
-	return !s.denied && (!s.answered || again)
+	return !s.denied && (s.answeredAt.IsZero() || again)
 }
 
 // tickStreams requests one stream at a time, because an ack does not say which stream it is
@@ -262,7 +274,10 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 		again := x.triedAt.Add(a.copyGap())
 		switch {
 		case x.answered():
-			h.openFor.answered, h.openFor.denied = true, !x.acked()
+			h.openFor.denied = !x.acked()
+			if h.openFor.answeredAt.IsZero() {
+				h.openFor.answeredAt = now
+			}
 		case now.Before(again):
 			return again
 		case now.Before(x.sentAt.Add(giveUp)):

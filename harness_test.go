@@ -817,7 +817,7 @@ func ofPX4(release uint32) func(*simulator) {
 	}
 }
 
-// newerCopter sets the release of a simulated Copter. 4.7 and 4.8 each renamed a parameter.
+// newerCopter sets the release of a simulated Copter. 4.7 renamed parameters.
 func newerCopter(r release) func(*simulator) {
 	return func(s *simulator) {
 		s.version = uint32(r.major)<<24 | uint32(r.minor)<<16
@@ -827,9 +827,8 @@ func newerCopter(r release) func(*simulator) {
 		}
 		if !r.before(release{4, 7}) {
 			rename("SYSID_MYGCS", "MAV_GCS_SYSID", 1)
-		}
-		if !r.before(release{4, 8}) {
 			rename("WPNAV_SPEED", "WP_SPD", 0.01)
+			rename("RTL_ALT", "RTL_ALT_M", 0.01)
 		}
 	}
 }

@@ -97,8 +97,12 @@ func (d *drone) hearReceiver(now time.Time) {
 		throttle = tel.rc.channel[2]
 		mayBeOurs = !tel.rc.at.After(d.sticks.src.validFrom)
 	}
+
+	// PX4's SYS_STATUS means any source of sticks, a ground station's joystick too. It sends RC_CHANNELS only of a
+	// transmitter.
+	joystick := d.firmware() == px4 && !tel.rc.within(othersFor, now) && d.handshake.sends(idRCChannels, freshFor, now)
 	if tel.health.received() && !mayBeOurs {
-		d.sticks.hearReceiver(now, tel.health.receiverLive(), throttle)
+		d.sticks.hearReceiver(now, tel.health.receiverLive() && !joystick, throttle)
 	}
 }
 

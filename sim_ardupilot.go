@@ -754,11 +754,11 @@ func (b *simArduBrain) stay() {
 	b.target = simTarget{north: q.north, east: q.east, up: q.up, yaw: math.NaN(), speed: b.cruise()}
 }
 
-// returnUp is the height of a return from here: RTL_ALT, in cm above home. Near home that is three times the
-// distance. It never sinks.
+// returnUp is the height of a return from here: RTL_ALT, in cm above home, or from 4.7 on RTL_ALT_M, in m. Near home
+// that is three times the distance. It never sinks.
 func (b *simArduBrain) returnUp() float64 {
 	q := &b.quad
-	return max(q.up, min(b.params["RTL_ALT"]/100, 3*math.Hypot(q.north, q.east)))
+	return max(q.up, min(max(b.params["RTL_ALT_M"], b.params["RTL_ALT"]/100), 3*math.Hypot(q.north, q.east)))
 }
 
 // cruise returns the default speed: WPNAV_SPEED, in cm/s, or WP_SPD, in m/s.

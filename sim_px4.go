@@ -19,6 +19,7 @@ const (
 	simPX4Offboard   = 6 << 16
 	simPX4Stabilized = 7 << 16
 	simPX4Auto       = 4 << 16
+	simPX4Ready      = simPX4Auto | 1<<24
 	simPX4Takeoff    = simPX4Auto | 2<<24
 	simPX4Loiter     = simPX4Auto | 3<<24
 	simPX4Mission    = simPX4Auto | 4<<24
@@ -26,6 +27,8 @@ const (
 	simPX4Land       = simPX4Auto | 6<<24
 	simPX4RTGS       = simPX4Auto | 7<<24
 	simPX4Follow     = simPX4Auto | 8<<24
+	simPX4Precland   = simPX4Auto | 9<<24
+	simPX4VTOLUp     = simPX4Auto | 10<<24
 	simPX4External1  = simPX4Auto | 11<<24
 	simPX4External8  = simPX4Auto | 18<<24
 	simPX4Course     = simPX4Auto | 19<<24
@@ -62,6 +65,9 @@ var simPX4 = &simVehicle{
 		{custom: simPX4Loiter, name: "Hold"},
 		{custom: simPX4RTL, name: "Return", flying: simReturn, noArm: true},
 		{custom: simPX4Land, name: "Land", flying: simDescend, noArm: true},
+		{custom: simPX4Precland, name: "Precision Land", flying: simDescend, noArm: true},
+		{custom: simPX4Ready, name: "Ready", refused: true},
+		{custom: simPX4VTOLUp, name: "VTOL Takeoff", refused: true},
 		{custom: simPX4RTGS, name: "RTGS", refused: true},
 		{custom: simPX4Mission, name: "Mission", disarmedOnly: true, noArm: true},
 		{custom: simPX4Offboard, name: "Offboard", disarmedOnly: true, noArm: true},
@@ -844,6 +850,8 @@ func (b *simPX4Brain) message(id uint32) message.Message {
 			Chan1Raw: pwm(1), Chan2Raw: pwm(0), Chan3Raw: uint16(1000 + int(b.rc[2])), Chan4Raw: pwm(3),
 			Chan5Raw: b.rcSwitch, Chan6Raw: none, Chan7Raw: none, Chan8Raw: none,
 		}
+	case 69:
+		return b.stickReport()
 	case 87:
 		return b.flyingTo()
 	case 245:
@@ -861,13 +869,13 @@ func (b *simPX4Brain) message(id uint32) message.Message {
 	return b.sharedMessage(id)
 }
 
-// setInterval refuses any interval for HEARTBEAT. It accepts messages 65, 87 and 124 even
+// setInterval refuses any interval for HEARTBEAT. It accepts messages 65, 69, 87 and 124 even
 // if there is nothing to send now.
 func (b *simPX4Brain) setInterval(c simCommand) {
 	switch id := uint32(c.p[0]); {
 	case id == 0, id == 436 && b.version < simPX4v15:
 		b.ack(c, common.MAV_RESULT_FAILED)
-	case id != 65 && id != 87 && id != 124 && b.message(id) == nil:
+	case id != 65 && id != 69 && id != 87 && id != 124 && b.message(id) == nil:
 		b.ack(c, common.MAV_RESULT_DENIED)
 	case id == 436:
 		b.every = time.Duration(c.p[1]) * time.Microsecond
@@ -962,7 +970,9 @@ const (
 
 // simPX4Sticks is what PX4 knows about sticks.
 type simPX4Sticks struct {
-	mavlink     simStickStream
+	// mavlink: the companion's; station: a ground station's, whose link has the lower number
+	mavlink, station simStickStream
+
 	transmitter simStickStream
 
 	// source: the stream that acts; nil before any has acted
@@ -1089,55 +1099,76 @@ func (s *simStickStream) moving() bool {
 	return false
 }
 
-// sticks handles a MANUAL_CONTROL, from any sender. An axis out of range keeps its value.
-func (b *simPX4Brain) sticks(_ uint8, m *common.MessageManualControl) {
+// sticks handles a MANUAL_CONTROL, from any sender. An axis out of range keeps its value. A sender with another
+// system is a ground station, on a link of its own.
+func (b *simPX4Brain) sticks(from uint8, m *common.MessageManualControl) {
 	if m.Target != b.system {
 		return
+	}
+	stream := &b.mavlink
+	if from != b.system {
+		stream = &b.station
 	}
 	axis := [4]int16{m.X, m.Y, m.Z, m.R}
 	for i, v := range axis {
 		if v < -1000 || v > 1000 || (i == 2 && v < 0) {
-			axis[i] = b.mavlink.axis(i)
+			axis[i] = stream.axis(i)
 		}
 	}
-	b.mavlink.add(time.Now(), axis)
+	stream.add(time.Now(), axis)
 	b.choose()
 	b.undo(b.between(simUndoFrom, simUndoTo))
 }
 
 // choose sets source as COM_RC_IN_MODE says.
 func (b *simPX4Brain) choose() {
-	prefer := func(first, second *simStickStream) {
-		if first.live() {
-			b.source = first
-		} else if second.live() {
-			b.source = second
-		}
-	}
-	switch mode, ok := b.params[simStickSource]; {
+	mode, ok := b.params[simStickSource]
+	radio, low, high := &b.transmitter, &b.station, &b.mavlink
+	var order []*simStickStream
+	switch {
 	case ok && mode == 0:
-		prefer(&b.transmitter, nil)
-	case mode == 1:
-		prefer(&b.mavlink, nil)
-	case mode == 2:
-		// The present source acts until it is lost.
-		if !b.source.live() {
-			prefer(&b.transmitter, &b.mavlink)
-		}
+		order = []*simStickStream{radio}
 	case mode == 4, mode > 4 && b.version < simPX4v17:
 		// A PX4 before 1.17 does not know 5 to 8: no sticks act.
 		b.source = nil
-	case mode == 5 || mode == 7:
-		prefer(&b.transmitter, &b.mavlink)
-	case mode == 6 || mode == 8:
-		prefer(&b.mavlink, &b.transmitter)
-	case b.source == nil:
+	case (mode == 1 || mode == 2) && b.source.live() && !(mode == 1 && b.source == radio):
+		// The present source acts until it is lost.
+	case mode == 1:
+		order = []*simStickStream{low, high}
+	case mode == 5:
+		order = []*simStickStream{radio, low, high}
+	case mode == 6:
+		order = []*simStickStream{low, high, radio}
+	case mode == 7:
+		order = []*simStickStream{radio, high, low}
+	case mode == 8:
+		order = []*simStickStream{high, low, radio}
+	case mode == 2 || b.source == nil:
 		// 3, or no parameter: the first source, until the next boot
-		prefer(&b.transmitter, &b.mavlink)
+		order = []*simStickStream{radio, low, high}
+	}
+	if i := slices.IndexFunc(order, (*simStickStream).live); i >= 0 {
+		b.source = order[i]
 	}
 }
 
 func (b *simPX4Brain) streaming() bool { return b.source.live() }
+
+// stickReport is MANUAL_CONTROL, which has the sticks that act, whosever they are; nil while none do. An axis may
+// lose a thousandth on its way, and up to 1.16 the throttle is ±1000.
+func (b *simPX4Brain) stickReport() message.Message {
+	if !b.streaming() {
+		return nil
+	}
+	thousandths := func(axis int) int16 { return int16(float32(b.stick(axis)) / 1000 * 1000) }
+	throttle := float32(b.stick(2))/1000*2 - 1
+	m := &common.MessageManualControl{Target: b.system, X: thousandths(0), Y: thousandths(1), R: thousandths(3),
+		Z: int16((throttle + 1) * 500)}
+	if b.version < simPX4v17 {
+		m.Z = 2*m.Z - 1000
+	}
+	return m
+}
 
 func (b *simPX4Brain) stick(axis int) int16 { return b.source.axis(axis) }
 

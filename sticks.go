@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -60,6 +61,19 @@ const (
 
 // axes are MANUAL_CONTROL's: x forward, y right, r clockwise, ±1000; z thrust 0 to 1000, 500 holds the height.
 type axes struct{ x, y, z, r int16 }
+
+// sentAxes are axes that went out at a moment.
+type sentAxes struct {
+	axes
+	at time.Time
+}
+
+// shows reports whether PX4's report of the sticks that act has these axes. Up to 1.16 its throttle is ±1000.
+func (a axes) shows(report axes) bool {
+	near := func(x, y int16) bool { return max(x, y)-min(x, y) <= axisSlack }
+	throttle := near(a.z, report.z) || near(a.z, (report.z+1000)/2)
+	return near(a.x, report.x) && near(a.y, report.y) && near(a.r, report.r) && throttle
+}
 
 // released gives ArduPilot's receiver its sticks back.
 var released = axes{math.MaxInt16, math.MaxInt16, math.MaxInt16, math.MaxInt16}
@@ -131,6 +145,9 @@ type sticks struct {
 	// streamed: the axes that went out last
 	streamed axes
 
+	// sent: what went out in the last seconds, the oldest first
+	sent []sentAxes
+
 	acts stickActs
 }
 
@@ -158,6 +175,10 @@ func (s *sticks) toSend(v situation, kept []shownMode) axes {
 			s.streamed.z = z
 		}
 	}
+	if len(s.sent) == cap(s.sent) {
+		s.sent = append(make([]sentAxes, 0, 2*sentKept), s.sent[max(0, len(s.sent)-sentKept):]...)
+	}
+	s.sent = append(s.sent, sentAxes{s.streamed, v.now})
 	return s.streamed
 }
 
@@ -351,6 +372,27 @@ func (s *sticks) hearForeign(v situation) {
 	}
 }
 
+// hearActing takes PX4's own MANUAL_CONTROL, which has the sticks that act: of several programs' one, by
+// COM_RC_IN_MODE and the number of its link. It left the vehicle at a moment.
+func (s *sticks) hearActing(v situation, report axes, left time.Time) {
+	ended := s.phase == stickOff && v.now.Sub(s.since) < actsFor+v.trip
+	if v.firmware != px4 || ended || s.src.transmits(v.now) {
+		return
+	}
+	from := left.Add(-actsFor - v.trip)
+	ours := slices.ContainsFunc(s.sent, func(a sentAxes) bool { return a.at.After(from) && a.shows(report) })
+	switch {
+	case !ours:
+		s.src.foreignAt, s.src.foreignAxes = v.now, report
+		if s.phase == stickClient {
+			s.client.until = v.now
+			s.acts.notice = s.src.denied(v.view).String() + ": the client's sticks have ended"
+		}
+	case report != s.src.foreignAxes:
+		s.src.foreignAt = time.Time{}
+	}
+}
+
 // hearChannels takes RC_CHANNELS. A switch of the transmitter that moves gives the pilot his sticks.
 func (s *sticks) hearChannels(v situation, c channels) {
 	if v.firmware == px4 {
@@ -456,7 +498,7 @@ func (s *sticks) tick(v situation) (next time.Time) {
 	}
 	if !v.now.Before(s.next) {
 		s.next = v.now.Add(stickEvery)
-		s.acts.send = v.now.Sub(s.src.foreignAt) >= othersPause
+		s.acts.send = v.firmware == px4 || v.now.Sub(s.src.foreignAt) >= othersPause
 	}
 	return s.next
 }
@@ -536,6 +578,15 @@ const (
 	// othersFor is how long somebody else's sticks count after their last frame.
 	othersFor = 3 * time.Second
 
+	// actsFor is how long a stick that was sent may act on PX4. By default it lets go of one after 0.5 s.
+	actsFor = time.Second
+
+	// sentKept is how many sticks that were sent are kept: those of 4 s.
+	sentKept = int(4 * time.Second / stickEvery)
+
+	// axisSlack, of 1,000, is what an axis may lose on its way through PX4.
+	axisSlack = 2
+
 	// switchesIn is how long channels 5 to 16 may jump by themselves after they first had values.
 	switchesIn = 3 * time.Second
 
@@ -580,8 +631,11 @@ type sources struct {
 	// transmitterAt is when a transmitter was heard last; PX4 sends RC_CHANNELS only while it hears one.
 	transmitterAt time.Time
 
-	// foreignAt is when another program's sticks came last.
+	// foreignAt is when another program's sticks came last; on PX4 when they acted last, and not ours.
 	foreignAt time.Time
+
+	// foreignAxes: on PX4 these sticks
+	foreignAxes axes
 
 	// channels: the last RC_CHANNELS
 	channels channels
@@ -614,6 +668,9 @@ const (
 
 	// otherProgram: another program moves ArduPilot's sticks
 	otherProgram
+
+	// othersAct: PX4 obeys another program's sticks
+	othersAct
 
 	// groundFailsafe: ArduPilot takes our sticks for a ground station's heartbeat
 	groundFailsafe
@@ -683,6 +740,9 @@ func (r reason) String() string {
 	switch r.kind {
 	case otherProgram:
 		return "another program moves the sticks of this vehicle"
+	case othersAct:
+		return is + ", and PX4 obeys another program's sticks (a ground station's joystick), not these; to fly by " +
+			"these, switch those off"
 	case groundFailsafe:
 		return is + ": the autopilot takes these sticks for a ground station's heartbeat; set it to 0, or start " +
 			"mavrest with -gcs if there is no other ground station"
@@ -746,6 +806,8 @@ func (s *sources) denied(v view) reason {
 	rcIn := v.rcIn()
 	noSticks := v.noSticks()
 	switch {
+	case s.foreign(v.now) && v.firmware == px4:
+		return v.aboutRcIn(othersAct)
 	case s.foreign(v.now):
 		return reason{kind: otherProgram}
 	case v.gcsFailsafe > 0:
@@ -782,7 +844,7 @@ func (v view) noSticks() reason {
 	return reason{}
 }
 
-// foreign reports whether another program's sticks count on ArduPilot.
+// foreign reports whether another program's sticks count.
 func (s *sources) foreign(now time.Time) bool { return now.Sub(s.foreignAt) < othersFor }
 
 // transmits reports whether PX4 hears a transmitter.

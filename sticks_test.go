@@ -318,6 +318,12 @@ func stickEventWords() []stickWord {
 			})},
 		{"foreign", "another program's MANUAL_CONTROL comes",
 			"foreign", stickEvent(func(h *stickFlight, _ []string) { h.hearForeign(h.v) })},
+		{"acts N N N N", "PX4's own MANUAL_CONTROL has these sticks: x, y, z, r",
+			"acts 0 0 500 0", stickEvent(func(h *stickFlight, a []string) {
+				n := func(i int) int16 { return int16(h.number(a[i])) }
+				h.hearActing(h.v, axes{x: n(0), y: n(1), z: n(2), r: n(3)}, h.v.now)
+				h.act()
+			})},
 		{"joins", "another program's MANUAL_CONTROLs come at 50 Hz for half a second",
 			"joins", stickEvent(func(h *stickFlight, _ []string) {
 				for range 25 {

@@ -453,6 +453,26 @@ describe('buttons', () => {
 			assert.deepStrictEqual(gone.sort(), lost.sort(), vehicle.type)
 		}
 	})
+
+	it('are none on what can only be read: one line says why, and no tap sends anything', async t => {
+		const why = 'it calls itself ArduPilot\'s Copter, and answers other questions but no parameter, as INAV and Betaflight do: its state can be read, not commanded'
+		const { fake, page, shown } = await world(t, status(), { scripts: [stopped] })
+		await opened(page)
+		for (const error of [why, null]) {
+			await shown(status({ in_air: true, armed: true, mode: 'other', vehicle: { ...real.vehicle, modes: [] }, link: { ...real.link, error } }))
+			const line = await page.text('tip')
+			assert.strictEqual(line, error ?? 'This vehicle can be read, not commanded.')
+			const pressed = await page.eval(() => [...document.querySelectorAll('#sticks, #more, #up-box, #there, #hold, #return, #land, #takeoff, [data-mode]')].filter(e => e.offsetWidth).map(e => e.id || e.dataset.mode))
+			assert.deepStrictEqual(pressed, [])
+			await page.click('#map', { x: 30, y: 20 })
+			assert.strictEqual(await page.eval(() => document.getElementById('lat').value), '')
+		}
+		assert.deepStrictEqual(fake.posts, [])
+		// A vehicle that has not proven its family yet is held all the same in the air, so Escape asks mavrest.
+		await page.key('down', 'Escape')
+		await page.key('up', 'Escape')
+		await until('the hold', () => fake.named('mode').length === 1)
+	})
 })
 
 describe('the map', () => {
