@@ -23,9 +23,8 @@ const (
 	// defaultAfter is when an unanswered parameter has its default in a warning. A slow line brings each before.
 	defaultAfter = 10 * time.Second
 
-	// stationEvery is the age at which NAV_DLL_ACT is asked for again: each 5 s, though the answer is younger than the
-	// question.
-	stationEvery = seldomEvery - 200*time.Millisecond
+	// stationEvery is the age at which NAV_DLL_ACT is asked for again.
+	stationEvery = 5 * time.Second
 
 	// streamAgain is the time between two questions for a stream that was accepted.
 	streamAgain = 10 * time.Second
@@ -196,15 +195,27 @@ func (h *handshake) refusedLive() bool { return len(h.streams) > 0 && h.streams[
 
 // tick sends the requests that are due, and returns when it is to be called next.
 func (h *handshake) tick(now time.Time) (next time.Time) {
-	every := askEvery
-	if now.Sub(h.began) >= eagerFor {
-		every = seldomEvery
-	}
-	if !now.Before(h.questioned.Add(every)) {
+	if !now.Before(h.roundDue(now)) {
 		h.questioned = now
 		h.ask(now)
 	}
-	return sooner(h.questioned.Add(every), h.tickStreams(now))
+	return sooner(h.roundDue(now), h.tickStreams(now))
+}
+
+// roundDue is when the next round of questions is.
+func (h *handshake) roundDue(now time.Time) time.Time {
+	due := h.questioned.Add(askEvery)
+	if now.Sub(h.began) < eagerFor {
+		return due
+	}
+	seldom := h.questioned.Add(seldomEvery)
+	if station := h.params.stationAt; !station.IsZero() {
+		seldom = sooner(seldom, station.Add(stationEvery))
+	}
+	if seldom.After(due) {
+		return seldom
+	}
+	return due
 }
 
 // lacksAfter is after how many requests that were not answered, though others were, a firmware counts as
