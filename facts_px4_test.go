@@ -840,10 +840,12 @@ var px4StickProbes = []probe{
 	{heading: "PX4: source of sticks", from: air,
 		fact: "with COM_RC_IN_MODE 1 the first program's sticks act until they end, and MANUAL_CONTROL has them",
 		run: func(v *probed) {
+			v.centre(500 * time.Millisecond) // with 3, whose came first act until PX4 restarts
+			v.silence()
 			v.setParam(simStickSource, 1)
 			defer v.setParam(simStickSource, 3)
 			v.equal("interval of MANUAL_CONTROL", v.command(simInterval, 69, 100000).last(), simAccepted)
-			time.Sleep(time.Second)
+			time.Sleep(2 * time.Second)
 			before := factSince[*common.MessageManualControl](v.ours, time.Now().Add(-900*time.Millisecond))
 			v.equal("without sticks", len(before), 0)
 			end := repeat(50*time.Millisecond, func() {

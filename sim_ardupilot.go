@@ -1211,10 +1211,15 @@ func (b *simArduBrain) sensors(m *common.MessageSysStatus) {
 		enabled |= common.MAV_SYS_STATUS_SENSOR_Z_ALTITUDE_CONTROL
 		healthy |= common.MAV_SYS_STATUS_SENSOR_Z_ALTITUDE_CONTROL
 	}
-	if b.canArm() {
+	wings := b.flavour != simArduPilot
+	if wings {
+		// It has no map of the terrain.
+		healthy &^= common.MAV_SYS_STATUS_TERRAIN
+	}
+	if b.canArm() && !(wings && b.row(b.mode).noArm) {
 		healthy |= common.MAV_SYS_STATUS_PREARM_CHECK
 	}
-	if b.receiver != simReceiverNone || !b.stickAt.IsZero() || b.flavour != simArduPilot {
+	if b.receiver != simReceiverNone || !b.stickAt.IsZero() || wings {
 		present |= common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 		enabled |= common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
 	}

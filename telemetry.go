@@ -739,6 +739,9 @@ const (
 	sensorReceiver = uint32(common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER)
 	sensorPrearm   = uint32(common.MAV_SYS_STATUS_PREARM_CHECK)
 
+	// sensorTerrain is unhealthy while there is no map of the terrain, which keeps nothing from arming.
+	sensorTerrain = uint32(common.MAV_SYS_STATUS_TERRAIN)
+
 	// noSensor says that the extended bits are used.
 	noSensor = uint32(common.MAV_SYS_STATUS_EXTENSION_USED)
 )
@@ -749,7 +752,7 @@ const (
 // home, ArduPilot's a position too: one by optical flow has no home until somebody sets its origin.
 // lacks names what keeps it from arming and is no unhealthy system.
 func (t *telemetry) armable(now time.Time, armed, receiverOptional bool) (armable *bool, lacks []string) {
-	othersHealthy := t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver) == 0
+	othersHealthy := t.health.enabled&^t.health.healthy&^(sensorPrearm|sensorReceiver|sensorTerrain) == 0
 	passed := t.health.healthy&sensorPrearm != 0 || (receiverOptional && othersHealthy)
 	hasHome := !math.IsNaN(t.home.amsl)
 	positioned := true
