@@ -77,9 +77,10 @@ type failure struct {
 		Severity, Text string
 		Age            float64
 	}
-	Mode *string
-	Done *bool
-	Took *float64
+	Mode   *string
+	Done   *bool
+	Took   *float64
+	Target *struct{ Lat, Lon, Altitude float64 }
 }
 
 func (r reply) failure(t *testing.T) failure {
@@ -1129,4 +1130,37 @@ func TestTheRootLeadsABrowserToThePage(t *testing.T) {
 	if r.header.Get("Vary") != "Accept" {
 		t.Errorf("Vary is %q", r.header.Get("Vary"))
 	}
+}
+
+// The home of the simulated PX4 is at 47.3977419, 8.5455937; the drone stands 100 m above it.
+func TestTheAnswerToAGotoInMetresAndTheStatusNameThePlaceThatCameOut(t *testing.T) {
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("hold")
+		hf.post("/api/drone/goto", `{"lat":47.398,"lon":8.546,"altitude":90}`).wantOK(hf.T,
+			`{"status":"accepted","status_code":0,"command":192,"mode":"hold"}`)
+		hf.post("/api/drone/goto", `{"lat":47.398,"lon":8.546,"altitude":90,"wait":60}`).wantOK(hf.T)
+		r := hf.post("/api/drone/goto", `{"north":50,"east":-20,"up":5}`)
+		r.wantOK(hf.T)
+		var answer struct {
+			Target *struct{ Lat, Lon, Altitude float64 }
+		}
+		if err := json.Unmarshal([]byte(r.body), &answer); err != nil || answer.Target == nil {
+			hf.Fatalf("%s has no target: %v", r.body, err)
+		}
+		for range 2 {
+			status := hf.status()["target"].(object)
+			for name, want := range map[string]float64{"lat": 47.39845, "lon": 8.545735, "altitude": 95} {
+				within := map[string]float64{"lat": 2e-5, "lon": 2e-5, "altitude": 1}[name]
+				if got := status[name].(float64); math.Abs(got-want) > within {
+					hf.Errorf("%s of the status's target is %v, want %v", name, got, want)
+				}
+			}
+			away := distance(status["lat"].(float64), status["lon"].(float64), answer.Target.Lat, answer.Target.Lon)
+			if away > 0.1 {
+				hf.Errorf("the answer is %s, and the status's target %v, %.1f m from it", r.body, status, away)
+			}
+			time.Sleep(3 * time.Second)
+		}
+		hf.post("/api/drone/goto", `{"forward":100,"wait":1}`).has(hf.T, `"done":false`, `"target":{"lat":`)
+	})
 }

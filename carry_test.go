@@ -686,3 +686,70 @@ func TestConnectionsThatWaitAreClosedLastAndAnswered(t *testing.T) {
 		}
 	})
 }
+
+// The drone flies north at 5 m/s, and the acks of the goto in metres are lost, so copies go out. On a late line the
+// step waits for its report, and the drone flies on: the place is that of the report. A plan's own place would be 2 to
+// 5 m behind it, and where the drone really is is as far ahead.
+func TestMetresCountFromTheReportThatTheirStepFollows(t *testing.T) {
+	for name, flavour := range map[string]simFlavour{"px4": simPX4, "copter": simArduPilot} {
+		for _, late := range []time.Duration{0, 400 * time.Millisecond, time.Second} {
+			t.Run(fmt.Sprintf("%s, %v late", name, late), func(t *testing.T) {
+				fly(t, flavour, nil, func(f *flight) {
+					f.aloft()
+					f.accepted("/goto", `{"north":300,"speed":5}`)
+					f.sim.change(func() { f.sim.switches().delay = late })
+					time.Sleep(15 * time.Second)
+					f.loseAcks(common.MAV_CMD_DO_REPOSITION)
+					began := time.Now()
+					var norths []float64
+					passes := func(seconds int) {
+						for range seconds * 100 {
+							n, _ := simMetres(f.sim.truth().lat, f.sim.truth().lon)
+							norths = append(norths, n)
+							time.Sleep(10 * time.Millisecond)
+						}
+					}
+					passes(2)
+					w := f.post("/goto", `{"east":20,"up":4}`)
+					passes(5)
+					<-w.over
+					at := func(t time.Time) float64 { return norths[int(t.Sub(began)/(10*time.Millisecond))] }
+					f.wantOneCopiedPlace(w.asked, late, at)
+				})
+			})
+		}
+	}
+}
+
+// wantOneCopiedPlace checks that all copies of a goto went to one place, which counts from where the vehicle was when
+// the last position left it that came before the first copy. at is how far north it was.
+func (f *flight) wantOneCopiedPlace(asked time.Time, late time.Duration, at func(time.Time) float64) {
+	f.Helper()
+	var copies []*common.MessageCommandInt
+	var left time.Time
+	for _, r := range f.since(asked) {
+		if m, ok := r.msg.(*common.MessageCommandInt); ok && m.Command == common.MAV_CMD_DO_REPOSITION {
+			if left.IsZero() {
+				left = r.at.Add(-late)
+			}
+			copies = append(copies, m)
+		}
+	}
+	if len(copies) == 0 || (len(copies) < 2 && late < time.Second) {
+		f.Fatalf("%d copies went out", len(copies))
+	}
+	for _, m := range copies {
+		if m.X != copies[0].X || m.Y != copies[0].Y || m.Z != copies[0].Z {
+			f.Errorf("a copy goes to %d %d %v, the first one to %d %d %v", m.X, m.Y, m.Z, copies[0].X, copies[0].Y,
+				copies[0].Z)
+		}
+	}
+	north, east := simMetres(float64(copies[0].X)/1e7, float64(copies[0].Y)/1e7)
+	if north < at(left.Add(-250*time.Millisecond))-0.3 || north > at(left)+0.3 {
+		f.Errorf("%v after the request it counts from %.1f m north, and the drone was at %.1f m then",
+			left.Sub(asked)+late, north, at(left))
+	}
+	if math.Abs(east-20) > 0.5 {
+		f.Errorf("it goes to %.1f m east", east)
+	}
+}

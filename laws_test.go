@@ -62,6 +62,7 @@ var laws = []law{
 		"Rule 5: Before each step a report", homeIsAsked},
 	{"every number that goes to an ArduPilot is finite", "Commands", numbersAreFinite},
 	{"a command carries what its client asked for", "Rule 10: A hold and a goto", carriesWhatWasAsked},
+	{"metres lead from where the vehicle last said that it is", "Time", metresCountFromHere},
 	{"a manoeuvre that is done is complete", "Rule 8: A manoeuvre has an end", doneIsTrue},
 	{"a wait ends when the manoeuvre is complete, or when it is over", "Rule 8: A manoeuvre has an end", waitsEnd},
 	{"no kind of vehicle takes what it can't fly", "Rule 10: A hold and a goto", kindsRefuse},
@@ -961,10 +962,66 @@ func carriesWhatWasAsked(b *book, wrong verdict) {
 	}
 }
 
+// metresCountFromHere: the last place that came before the step is the one that its report was sent with. Where two
+// come in one instant either may be the last.
+func metresCountFromHere(b *book, wrong verdict) {
+	for i, c := range b.commands {
+		var a *seenAsk
+		for _, o := range b.asks {
+			if o.path == "/goto" && o.inMetres() && o.pending(c.stamp) && b.alone(o) {
+				a = o
+			}
+		}
+		if a == nil || !c.fliesToPlace() || !b.first(i) || b.climbsFirst(c) || a.answer["code"] == "superseded" {
+			continue
+		}
+		last := before(b.places, func(p *seenPlace) stamp { return p.stamp }, c.n)
+		if last == nil {
+			wrong(c.at, "%v was sent for %v, and no place has come", c, a)
+			continue
+		}
+		off := a.offFrom(last.said, c, b.firmware)
+		if other := before(b.places, func(p *seenPlace) stamp { return p.stamp }, last.n); other != nil {
+			off = min(off, a.offFrom(other.said, c, b.firmware))
+		}
+		if !(off < 0.1) {
+			wrong(c.at, "%v to %d %d was sent for %v: %.2f m from where that is from %d %d", c, c.x, c.y, a, off,
+				last.said.Lat, last.said.Lon)
+		}
+	}
+}
+
+// offFrom is how far a command leads from the place that a goto in metres comes to, where the vehicle was as it said.
+// At the start a degree of latitude is 111,179 m on the ellipsoid, and one of longitude as much as 111,522 m at the
+// equator would be.
+func (a *seenAsk) offFrom(at *common.MessageGlobalPositionInt, c *seenCommand, f firmware) float64 {
+	lat := float64(at.Lat) / 1e7
+	north := (float64(c.x)/1e7 - lat) * 111_179
+	east := (float64(c.y) - float64(at.Lon)) / 1e7 * 111_522 * math.Cos(lat*math.Pi/180)
+	sin, cos := math.Sincos(float64(at.Hdg) / 100 * math.Pi / 180)
+	if a.has("forward") || a.has("right") {
+		north -= a.metres("forward")*cos - a.metres("right")*sin
+		east -= a.metres("forward")*sin + a.metres("right")*cos
+	}
+	off := math.Hypot(north-a.metres("north"), east-a.metres("east"))
+	height := float64(at.Alt) / 1000
+	if f != px4 {
+		height = float64(at.RelativeAlt) / 1000
+	}
+	if a.has("up") {
+		off = max(off, math.Abs(float64(c.p[6])-height-a.number("up")))
+	}
+	return off
+}
+
 // away is how far the vehicle is from the place of a request, over ground.
 func (a *seenAsk) away(at simState) float64 {
+	lat, lon := a.number("lat"), a.number("lon")
+	if to, ok := a.answer["target"].(object); ok {
+		lat, lon = to["lat"].(float64), to["lon"].(float64)
+	}
 	n, e := simMetres(at.lat, at.lon)
-	tn, te := simMetres(a.number("lat"), a.number("lon"))
+	tn, te := simMetres(lat, lon)
 	return math.Hypot(n-tn, e-te)
 }
 
@@ -992,9 +1049,9 @@ func doneIsTrue(b *book, wrong verdict) {
 		}
 		steady := b.quiet(a.began.at, a.ended.at, foreignTrouble) // nobody moved home or armed it
 		switch {
-		case a.path == "/goto" && a.has("lat") && !winged && (a.away(at) > 3 || speed > 1.8):
+		case a.path == "/goto" && (a.has("lat") || a.inMetres()) && !winged && (a.away(at) > 3 || speed > 1.8):
 			wrong(a.ended.at, "%v is done %.1f m from its place, at %.1f m/s", a, a.away(at), speed)
-		case a.path == "/goto" && a.has("lat") && winged && a.away(at) > 1.5*80+15:
+		case a.path == "/goto" && (a.has("lat") || a.inMetres()) && winged && a.away(at) > 1.5*80+15:
 			wrong(a.ended.at, "%v is done %.1f m from its place", a, a.away(at))
 		case a.path == "/goto" && a.has("altitude") && steady && math.Abs(low) > slack:
 			wrong(a.ended.at, "%v is done at %.1f m", a, at.alt)
@@ -1082,9 +1139,9 @@ func kindsRefuse(b *book, wrong verdict) {
 		toPlace := a.path == "/land" && a.has("lat")
 		switch {
 		case b.flavour == simPX4Rover && (mode == ModeTakeoff || mode == ModeAltitude && a.has("mode")),
-			b.flavour == simPX4Rover && (a.has("altitude") || a.has("heading")):
+			b.flavour == simPX4Rover && (a.has("altitude") || a.has("heading") || a.metres("up") != 0):
 			wrong(a.ended.at, "%v, of a vehicle on wheels", a)
-		case wing && (a.has("heading") || toPlace) && b.firmware == px4:
+		case wing && (a.has("heading") || toPlace || a.metres("right") != 0) && b.firmware == px4:
 			wrong(a.ended.at, "%v, of a vehicle on its wing", a)
 		}
 	}

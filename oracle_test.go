@@ -87,10 +87,11 @@ type seenQuestion struct {
 	id uint32
 }
 
-// seenPlace is a GLOBAL_POSITION_INT that mavrest heard: metres from the start.
+// seenPlace is a GLOBAL_POSITION_INT that mavrest heard, and its place in metres from the start.
 type seenPlace struct {
 	stamp
 	north, east float64
+	said        *common.MessageGlobalPositionInt
 }
 
 // seenAsk is a request of a client, with its answer.
@@ -272,7 +273,7 @@ func (b *book) hears(h heard, truth simState) {
 		b.states = append(b.states, seenState{at, vtol != 0, wing, m.LandedState == common.MAV_LANDED_STATE_ON_GROUND})
 	case *common.MessageGlobalPositionInt:
 		n, e := simMetres(float64(m.Lat)/1e7, float64(m.Lon)/1e7)
-		b.places = append(b.places, seenPlace{at, n, e})
+		b.places = append(b.places, seenPlace{at, n, e, m})
 		if b.lands {
 			b.clear, b.ground = false, truth.alt
 		}
@@ -595,6 +596,19 @@ func (a *seenAsk) number(name string) float64 {
 		return math.NaN()
 	}
 	return v
+}
+
+// inMetres reports whether a goto counts from where the vehicle is.
+func (a *seenAsk) inMetres() bool {
+	return slices.ContainsFunc([]string{"north", "east", "forward", "right", "up"}, a.has)
+}
+
+// metres is a field of a goto in metres; 0 if it has none.
+func (a *seenAsk) metres(name string) float64 {
+	if !a.has(name) {
+		return 0
+	}
+	return a.number(name)
 }
 
 // timeout is that of an input.

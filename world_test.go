@@ -178,8 +178,11 @@ var worldActs = []act{
 		extra := pick(arg, "", `,"speed":3`, `,"heading":90`, `,"altitude":30`, `,"speed":12`, "")
 		w.ask(int(arg/6)%2, "/goto", body(w.place(arg)+extra+w.wait(arg)))
 	}},
-	{"goto of a height or a heading", 2, 2, 2, func(w *world, arg byte) {
-		w.ask(0, "/goto", body(pick(arg, fmt.Sprintf(`"altitude":%d`, 6+arg%32), `"heading":200`)+w.wait(arg)))
+	{"goto of a height, a heading or metres", 5, 5, 5, func(w *world, arg byte) {
+		metres := pick(arg/4, `"forward":30`, `"north":25,"east":-10`, `"up":6`, `"right":-20,"up":4`,
+			`"forward":-15,"up":-3`, `"east":40,"speed":4`)
+		w.ask(0, "/goto", body(pick(arg, fmt.Sprintf(`"altitude":%d`, 6+arg%32), `"heading":200`, metres, metres)+
+			w.wait(arg)))
 	}},
 	{"takeoff to the default height", 1, 1, 1, func(w *world, arg byte) {
 		if w.book.flavour != simPX4Plane {
