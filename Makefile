@@ -6,7 +6,8 @@
 #             is in it. Another port: make image OPTIONS="-device /dev/ttyACM0"
 # make image-test  boots that card in qemu, flies, and cuts the power ten times
 #             (Debian: qemu-system-arm mtools curl)
-# make bench  how fast and small it is, and baselines (docs/performance.md)
+# make bench  how fast and small it is, baselines, and the program of the last
+#             commit beside it (docs/performance.md; another one: BEFORE=REVISION)
 # make facts AUTOPILOT=udpin://127.0.0.1:14540 OBSERVER=udpin://127.0.0.1:14550
 #             arms and flies the simulated vehicle there, and compares it with
 #             docs/autopilots.md (TRANSMITTER=127.0.0.1:5501 for ArduPilot's SITL)
@@ -29,6 +30,9 @@ $(DIST)/mavrest-linux-armv6 $(DIST)/mavrest-linux-armv7: pages = -R 0x4000
 
 # net/http uses HTTP/2 only over TLS, which mavrest does not have.
 RELEASE = -trimpath -tags nethttpomithttp2
+
+# What make bench measures beside the source as it is; empty: nothing.
+BEFORE = HEAD
 
 # mavrest's options in the image, and how often its test cuts the power.
 OPTIONS = -device auto
@@ -79,7 +83,7 @@ image-test: image
 	go test -v -run TestTheCard -image dist/mavrest-rpi.img -cuts $(CUTS) .
 
 bench:
-	go test -run '^$$' -bench . .
+	BEFORE=$(BEFORE) go test -run '^$$' -bench . .
 
 facts:
 	go test -timeout 0 -count 1 -run TestFacts -fly -autopilot '$(AUTOPILOT)' \

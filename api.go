@@ -160,8 +160,8 @@ func newHandler(d *drone, allowed admission) http.Handler {
 
 // commandFields are the fields of the commands.
 var commandFields = []string{
-	"mode", "arm", "roll", "pitch", "yaw", "throttle", "timeout", "lat", "lon", "altitude", "altitude_msl", "heading",
-	"speed", "wait",
+	"mode", "arm", "roll", "pitch", "yaw", "throttle", "timeout", "lat", "lon", "altitude", "altitude_msl", "north",
+	"east", "forward", "right", "up", "heading", "speed", "wait",
 }
 
 // commandsNothing returns the handler of a GET. A command that its client sends as one, as curl -G does, would look
@@ -251,7 +251,7 @@ type okBody struct {
 	Status string `json:"status"`
 }
 
-// contractGzip is docs/openapi.yaml, by go test -run TestTheContractIsEmbedded -write-contract .
+// contractGzip is docs/openapi.yaml, by go test -run TestWhatIsEmbeddedIsUpToDate -write-embedded .
 //
 //go:embed docs/openapi.yaml.gz
 var contractGzip []byte
@@ -262,15 +262,20 @@ func (a *api) getOK(w http.ResponseWriter, r *http.Request) response {
 	if !accepts(r.Header["Accept"], "application/yaml") {
 		return success(okBody{"OK"})
 	}
-	unzipped, err := gzip.NewReader(bytes.NewReader(contractGzip))
+	return response{status: http.StatusOK, contentType: "application/yaml", body: unzipped(contractGzip)}
+}
+
+// unzipped returns what an embedded file holds. TestWhatIsEmbeddedIsUpToDate reads each.
+func unzipped(file []byte) []byte {
+	z, err := gzip.NewReader(bytes.NewReader(file))
 	if err != nil {
 		panic(err)
 	}
-	yaml, err := io.ReadAll(unzipped)
+	b, err := io.ReadAll(z)
 	if err != nil {
 		panic(err)
 	}
-	return response{status: http.StatusOK, contentType: "application/yaml", body: yaml}
+	return b
 }
 
 type modeBody struct {
@@ -285,7 +290,7 @@ func (a *api) getMode(http.ResponseWriter, *http.Request) response {
 
 // commandBody is the answer to a request. Mode is empty unless it was accepted. Done says whether the
 // manoeuvre is complete, Took after how many seconds the wait ended; both are nil unless the client waited. Note is
-// what else is to be said.
+// what else is to be said, Target the place that the metres of a goto came to.
 type commandBody struct {
 	Status     string  `json:"status"`
 	StatusCode uint8   `json:"status_code"`
@@ -294,6 +299,19 @@ type commandBody struct {
 	Done       *bool   `json:"done,omitempty"`
 	Took       *number `json:"took,omitempty"`
 	Note       string  `json:"note,omitempty"`
+
+	Target *placeBody `json:"target,omitempty"`
+}
+
+// placeBody is a place: degrees, and metres above home.
+type placeBody struct {
+	Lat      number `json:"lat"`
+	Lon      number `json:"lon"`
+	Altitude number `json:"altitude"`
+}
+
+func (p place) body() *placeBody {
+	return &placeBody{rounded(p.lat, 7), rounded(p.lon, 7), rounded(p.altitude, 2)}
 }
 
 // lostBody is how long a takeoff without a body waits for one whose length its client did not give: in a segment of
@@ -334,6 +352,9 @@ func (a *api) doRequest(
 	log.Info("command accepted", "took", took, "command", accepted.command, "mode", accepted.mode)
 	answer := commandBody{Status: resultName(0), Command: accepted.command, Mode: accepted.mode.String()}
 	answer.Note = lateNote(accepted.behind)
+	if req.offset.given() {
+		answer.Target = accepted.target.body()
+	}
 	if or(wait, 0) == 0 {
 		return success(answer)
 	}
@@ -408,22 +429,26 @@ func (a *api) postTakeoff(w http.ResponseWriter, r *http.Request) response {
 
 func (a *api) postGoto(w http.ResponseWriter, r *http.Request) response {
 	req := request{setMode: true, mode: ModeHold, goTo: true}
-	return a.doRequest(w, r, &req, `{"altitude":20}`, append(placeFields(&req, ""), []field{
+	o := &req.offset
+	place := placeFields(&req, "")
+	compass := []field{{"north", &o.north, -1000, 1000, "metres", ""}, {"east", &o.east, -1000, 1000, "metres", ""}}
+	nose := []field{{"forward", &o.forward, -1000, 1000, "metres", ""}, {"right", &o.right, -1000, 1000, "metres", ""}}
+	height := []field{
 		{"altitude", &req.altitude, lowestAltitude, 10000, "metres above home", ""},
 		{"altitude_msl", &req.altitudeMSL, -500, 10000, "metres above mean sea level", ""},
+		{"up", &o.up, -500, 500, "metres", ""},
+	}
+	return a.doRequest(w, r, &req, `{"altitude":20}`, slices.Concat(place, compass, nose, height, []field{
 		{"heading", &req.heading, 0, 360, "degrees", ""},
 		{"speed", &req.speed, 0.1, 50, "metres per second", ""},
-	}...), func() error {
-		switch err := checkPlace(&req); {
-		case err != nil:
-			return err
-		case req.altitude != nil && req.altitudeMSL != nil:
-			return refuse(codeOutOfRange, "altitude and altitude_msl: give one of the two")
-		case req.lat == nil && req.altitude == nil && req.altitudeMSL == nil && req.heading == nil:
-			return refuse(codeOutOfRange, "nothing to do: give lat and lon, an altitude (altitude or altitude_msl) "+
-				"or a heading")
+	}), func() error {
+		err := cmp.Or(oneWay(place, compass, nose), oneWay(height[:1], height[1:2], height[2:]), checkPlace(&req))
+		if err == nil && req.lat == nil && req.altitude == nil && req.altitudeMSL == nil && req.heading == nil &&
+			!o.given() {
+			err = refuse(codeOutOfRange, "nothing to do: give a place (lat and lon, north and east, or forward and "+
+				"right), a height (altitude, altitude_msl or up) or a heading")
 		}
-		return nil
+		return err
 	})
 }
 
@@ -471,7 +496,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) response {
 	case accepts(accept, "text/event-stream"):
 		return a.stream(w, r)
 	case wantsPage(accept):
-		return page(http.StatusOK, statusPage)
+		return page(http.StatusOK, statusPage())
 	}
 	return success(a.drone.status(clientOf(r)))
 }
@@ -590,13 +615,15 @@ func (a *api) openStream(client context.Context, to audience) (context.Context, 
 	return ctx, nil
 }
 
-// the page for people, with one script and one style
+// statusGzip is page/status.html, the page for people, with one script and one style; made as contractGzip.
 //
-//go:embed page/status.html
-var statusHTML string
+//go:embed page/status.html.gz
+var statusGzip []byte
 
 // statusPage is status.html with the version that it belongs to.
-var statusPage = strings.Replace(statusHTML, "VERSION", ownVersion, 1)
+func statusPage() string {
+	return strings.Replace(string(unzipped(statusGzip)), "VERSION", ownVersion, 1)
+}
 
 // rootPage is what a browser gets at /: a link to the page.
 const rootPage = `<!doctype html>

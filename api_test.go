@@ -1086,11 +1086,11 @@ func TestStatusHTMLIsOneReadableFile(t *testing.T) {
 		"a way for text to become HTML": `innerHTML|outerHTML|insertAdjacentHTML|document\.write|` +
 			`DOMParser|srcdoc|\beval\(|new Function`,
 	} {
-		if got := regexp.MustCompile(pattern).FindString(statusHTML); got != "" {
+		if got := regexp.MustCompile(pattern).FindString(statusPage()); got != "" {
 			t.Errorf("it has %s: %q", what, got)
 		}
 	}
-	for i, line := range strings.Split(statusHTML, "\n") {
+	for i, line := range strings.Split(statusPage(), "\n") {
 		if n := utf8.RuneCountInString(line); n > 120 {
 			t.Errorf("line %d has %d columns", i+1, n)
 		}

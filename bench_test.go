@@ -606,11 +606,11 @@ func heap() float64 {
 	return float64(m.HeapAlloc) / 1e6
 }
 
-// built makes the release binaries and returns their folder.
-func built(tb testing.TB, targets ...string) string {
+// built makes the release binaries of a source and returns their folder.
+func built(tb testing.TB, source string, targets ...string) string {
 	tb.Helper()
 	dir := tb.TempDir()
-	args := []string{"-s", "DIST=" + dir, "VERSION=v0.0.0"}
+	args := []string{"-s", "-C", source, "DIST=" + dir, "VERSION=v0.0.0"}
 	for _, t := range targets {
 		args = append(args, filepath.Join(dir, "mavrest-linux-"+t))
 	}
@@ -619,6 +619,23 @@ func built(tb testing.TB, targets ...string) string {
 	}
 	return dir
 }
+
+// builtBefore makes the binary of the revision that make bench names in BEFORE; "" if it names none.
+func builtBefore(tb testing.TB) string {
+	tb.Helper()
+	revision := os.Getenv("BEFORE")
+	if revision == "" {
+		return ""
+	}
+	source := tb.TempDir()
+	cmd := exec.Command("sh", "-c", `git archive "$1" | tar -x -C "$2"`, "sh", revision, source)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("git archive %s: %v\n%s", revision, err, out)
+	}
+	return binaryIn(built(tb, source, runtime.GOARCH))
+}
+
+func binaryIn(dir string) string { return filepath.Join(dir, "mavrest-linux-"+runtime.GOARCH) }
 
 // bareProgram is a minimal net/http server. It also reads a terminal, or the datagrams that come
 // to an address, and ignores what it reads.
@@ -729,16 +746,20 @@ func (p process) cpu(b *testing.B) (sum time.Duration) {
 // onTerminals has the release binary and bareProgram, each with a terminal.
 type onTerminals struct {
 	dir        string    // the binaries
+	before     string    // the binary of the revision before; "": none is measured
 	ours, bare *pty      // their lines
 	far        io.Writer // the far end of ours, where every command is acknowledged
 }
 
 // begins starts the release binary on a device. "" means its terminal.
 func (t onTerminals) begins(b *testing.B, device string) process {
+	return beginsBinary(b, binaryIn(t.dir), cmp.Or(device, t.ours.path))
+}
+
+func beginsBinary(b *testing.B, binary, device string) process {
 	return begin(b, func(address string) []string {
 		host, port, _ := net.SplitHostPort(address)
-		binary := filepath.Join(t.dir, "mavrest-linux-"+runtime.GOARCH)
-		return []string{binary, "-device", cmp.Or(device, t.ours.path), "-baud", "921600", "-bind", host, "-port", port}
+		return []string{binary, "-device", device, "-baud", "921600", "-bind", host, "-port", port}
 	})
 }
 
@@ -751,7 +772,8 @@ func (t onTerminals) beginsBare(b *testing.B, device string) process {
 
 func build(b *testing.B, targets ...string) onTerminals {
 	t := onTerminals{ours: openPTY(b), bare: openPTY(b)}
-	t.dir = built(b, targets...)
+	t.dir = built(b, ".", targets...)
+	t.before = builtBefore(b)
 	bare := filepath.Join(t.dir, "bare")
 	if err := os.WriteFile(bare+".go", []byte(bareProgram), 0o644); err != nil {
 		b.Fatal(err)
@@ -781,13 +803,23 @@ func BenchmarkScaleRate(b *testing.B) {
 	stream, _ := captured(b, "px4")
 	program, baseline := t.begins(b, ""), t.beginsBare(b, "")
 	program.poured(b, t.far, stream, fullLink) // so that the handshake is over
+	pourBefore := func(int) float64 { return math.NaN() }
+	if t.before != "" {
+		line := openPTY(b)
+		far := newFarEnd(b, line.master).line
+		earlier := beginsBinary(b, t.before, line.path)
+		pourBefore = func(rate int) float64 { return earlier.poured(b, far, stream, rate) }
+		pourBefore(fullLink)
+	}
 	for _, rate := range []int{fullLink / 10, fullLink, fullLink * 10} {
 		b.Run(fmt.Sprintf("bytes/s=%d", rate), func(b *testing.B) {
-			var ours, bare float64
+			var ours, bare, before float64
 			for b.Loop() {
 				ours += program.poured(b, t.far, stream, rate)
 				bare += baseline.poured(b, t.bare.master, stream, rate)
+				before += pourBefore(rate)
 			}
+			b.ReportMetric(ours/before, "x-before")
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(ours/float64(b.N), "%-of-a-core")
 			b.ReportMetric(bare/float64(b.N), "bare-%-of-a-core")
@@ -809,7 +841,15 @@ func BenchmarkUDP(b *testing.B) {
 			program, baseline := t.begins(b, "udpin://"+device), t.beginsBare(b, bareDevice)
 			defer program.end()
 			defer baseline.end()
-			vehicle := twoWriters{newFarEnd(b, dialed(b, "udp", device)).line, dialed(b, "udp", bareDevice)}
+			vehicle := writers{newFarEnd(b, dialed(b, "udp", device)).line, dialed(b, "udp", bareDevice)}
+			before := func() float64 { return math.NaN() }
+			if t.before != "" {
+				device := freeAddress(b, "udp")
+				earlier := beginsBinary(b, t.before, "udpin://"+device)
+				defer earlier.end()
+				vehicle = append(vehicle, newFarEnd(b, dialed(b, "udp", device)).line)
+				before = func() float64 { return float64(earlier.cpu(b)) }
+			}
 			stop := make(chan struct{})
 			var playing sync.WaitGroup
 			playing.Go(func() { play(vehicle, capture, speedup, stop) })
@@ -818,9 +858,10 @@ func BenchmarkUDP(b *testing.B) {
 			time.Sleep(3 * time.Second) // so that the handshake is over
 			const seconds = 10
 			for b.Loop() {
-				cpu, bareCPU := program.cpu(b), baseline.cpu(b)
+				cpu, bareCPU, beforeCPU := program.cpu(b), baseline.cpu(b), before()
 				time.Sleep(seconds * time.Second)
-				cpu, bareCPU = program.cpu(b)-cpu, baseline.cpu(b)-bareCPU
+				cpu, bareCPU, beforeCPU = program.cpu(b)-cpu, baseline.cpu(b)-bareCPU, before()-beforeCPU
+				b.ReportMetric(float64(cpu)/beforeCPU, "x-before")
 				b.ReportMetric(cpu.Seconds()/seconds*100, "%-of-a-core")
 				b.ReportMetric(bareCPU.Seconds()/seconds*100, "bare-%-of-a-core")
 				b.ReportMetric(float64(cpu)/float64(bareCPU), "x-bare")
@@ -830,12 +871,13 @@ func BenchmarkUDP(b *testing.B) {
 	}
 }
 
-// twoWriters writes to both, and ignores their errors.
-type twoWriters [2]io.Writer
+// writers writes to each, and ignores their errors.
+type writers []io.Writer
 
-func (w twoWriters) Write(b []byte) (int, error) {
-	w[0].Write(b)
-	w[1].Write(b)
+func (w writers) Write(b []byte) (int, error) {
+	for _, each := range w {
+		each.Write(b)
+	}
 	return len(b), nil
 }
 

@@ -279,17 +279,31 @@ func placeFields(req *request, without string) []field {
 	}
 }
 
-// checkPlace returns an error if only one of lat and lon was given, or if the place is 0, 0: it lies
-// in the sea, and is what a client sends that has no place.
+// checkPlace returns an error if only one of lat and lon was given, or if the place is 0, 0.
 func checkPlace(req *request) error {
 	switch {
 	case req.lat != nil && req.lon == nil:
 		return refuse(codeOutOfRange, "lon: missing; lat and lon come together")
 	case req.lat == nil && req.lon != nil:
 		return refuse(codeOutOfRange, "lat: missing; lat and lon come together")
-	case req.lat != nil && degE7(*req.lat) == 0 && degE7(*req.lon) == 0:
+	case req.lat != nil && isNowhere(*req.lat, *req.lon):
 		return refuse(codeOutOfRange, "lat, lon: 0, 0 is no place that a drone is sent to: two empty fields are "+
 			"sent as 0, 0")
+	}
+	return nil
+}
+
+// oneWay returns an error if a request says one thing in two ways, each of which has its fields.
+func oneWay(ways ...[]field) error {
+	said := ""
+	for _, way := range ways {
+		i := slices.IndexFunc(way, func(f field) bool { return !reflect.ValueOf(f.into).Elem().IsNil() })
+		if i >= 0 && said != "" {
+			return refuse(codeOutOfRange, "%s and %s: give one of the two", said, way[i].name)
+		}
+		if i >= 0 {
+			said = way[i].name
+		}
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func badRequests() []badRequest {
 		number("/api/drone/input", field, "")
 	}
 	number("/api/drone/takeoff", "altitude", "")
-	for _, field := range []string{"altitude", "altitude_msl", "heading", "speed"} {
+	for _, field := range []string{"altitude", "altitude_msl", "up", "heading", "speed"} {
 		number("/api/drone/goto", field, `"lat":47.398,"lon":8.546,`)
 	}
 	for path, rest := range waitingRoutes {
@@ -221,6 +221,21 @@ func badRequests() []badRequest {
 	add("everything null", "/api/drone/goto",
 		`{"lat":null,"lon":null,"altitude":null,"altitude_msl":null,"heading":null,"speed":null}`, 422, "lat")
 	add("a speed and nowhere to go", "/api/drone/goto", `{"speed":5}`, 422, "lat")
+	for _, field := range []string{"north", "east", "forward", "right"} {
+		number("/api/drone/goto", field, "")
+		add("a place in two ways", "/api/drone/goto", `{"`+field+`":1,"lat":47.398,"lon":8.546}`, 422,
+			"lat and "+field+": give one of the two")
+		add("half a place, and metres", "/api/drone/goto", `{"lon":8.546,"`+field+`":0}`, 422,
+			"lon and "+field+": give one of the two")
+	}
+	for _, two := range [][2]string{{"north", "forward"}, {"north", "right"}, {"east", "forward"}, {"east", "right"},
+		{"altitude", "up"}, {"altitude_msl", "up"}, {"altitude", "altitude_msl"}} {
+		add("one thing in two ways", "/api/drone/goto", `{"`+two[1]+`":1,"`+two[0]+`":0}`, 422,
+			two[0]+" and "+two[1]+": give one of the two")
+	}
+	add("metres over the ceiling", "/api/drone/goto", `{"north":3,"up":30}`, 422,
+		"up: 30 m up is 130 m above home, and the ceiling is 120 m")
+	add("metres for a landing", "/api/drone/land", `{"forward":3}`, 400, `"forward"`)
 	add("both altitudes", "/api/drone/goto", `{"altitude":20,"altitude_msl":500}`, 422, "altitude_msl")
 	add("both altitudes, with a place", "/api/drone/goto",
 		`{"lat":47.398,"lon":8.546,"altitude":20,"altitude_msl":500}`, 422, "altitude_msl")
@@ -282,6 +297,11 @@ func TestEachNumberHasItsRange(t *testing.T) {
 		{"/api/drone/goto", "altitude", ``, -500, 10000},
 		{"/api/drone/goto", "altitude", place, -500, 10000},
 		{"/api/drone/goto", "altitude_msl", ``, math.NaN(), 10000}, // the lowest depends on home
+		{"/api/drone/goto", "north", ``, -1000, 1000},
+		{"/api/drone/goto", "east", ``, -1000, 1000},
+		{"/api/drone/goto", "forward", `"right":1,`, -1000, 1000},
+		{"/api/drone/goto", "right", ``, -1000, 1000},
+		{"/api/drone/goto", "up", ``, -500, 500},
 		{"/api/drone/goto", "heading", ``, 0, 360},
 		{"/api/drone/goto", "speed", place, 0.1, 50},
 		{"/api/drone/land", "lat", `"lon":8.546,`, -90, 90},

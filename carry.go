@@ -128,19 +128,46 @@ func (d *drone) makePlan(t *task) (err error) {
 	if err == nil && t.request.setMode && d.firmware() == plane && !d.tel.landed.received() {
 		err = refuse(codeOffline, "the vehicle has not reported yet whether it is a QuadPlane; try again")
 	}
+	v := d.view(time.Now())
+	r := t.request.placed(v)
 	if err == nil {
-		err = t.request.checkLag(d.cmd.acks.behind)
-	}
-	if at := d.tel.position; err == nil {
-		here := place{at.lat, at.lon, at.relative, at.amsl}
-		err = cmp.Or(t.request.checkReach(here, d.tel.home, d.reach),
-			t.request.checkHeight(here, d.tel.home, d.tel.height(time.Now()), d.ceiling))
+		err = d.checkLimits(r)
 	}
 	if err == nil {
-		v := d.view(time.Now())
-		t.plan, err = t.request.plan(v, d.aim(t, v))
+		t.plan, err = r.plan(v, d.aim(t, v))
 	}
 	return err
+}
+
+// checkLimits is why a request is not carried out now, wherever its vehicle could fly: the line is too far behind, or
+// its client hardly means the place or the height.
+func (d *drone) checkLimits(r request) error {
+	at := d.tel.position
+	here := place{at.lat, at.lon, at.relative, at.amsl}
+	return cmp.Or(r.checkLag(d.cmd.acks.behind), r.checkReach(here, d.tel.home, d.reach),
+		r.checkHeight(here, d.tel.home, d.tel.height(time.Now()), d.ceiling))
+}
+
+// placeAnew makes the place of a step that flies to one in metres, by the report that the step follows: the vehicle
+// has moved on since its plan was made. It goes out right behind that, and its copies fly to the same place. What
+// height the plan keeps it keeps.
+func (d *drone) placeAnew(t *task, s *step) error {
+	if !t.request.offset.given() || !s.away || s.cmd != common.MAV_CMD_DO_REPOSITION {
+		return nil
+	}
+	v := d.view(time.Now())
+	r := t.request.placed(v)
+	if err := d.checkLimits(r); err != nil {
+		return err
+	}
+	to, err := r.destination(v, &aim{place: *t.plan.destination})
+	if err != nil {
+		return err
+	}
+	anew := r.reposition(v, to)
+	s.x, s.y, s.p = anew.x, anew.y, anew.p
+	t.plan.destination = &to
+	return nil
 }
 
 // aim is the destination whose height a task's plan keeps: what the task has climbed to, or that of what was commanded
@@ -319,6 +346,9 @@ func (d *drone) carryOut(w waiter, t *task) error {
 		}
 	}
 	t.answer.mode = d.machine.mode
+	if to := t.plan.destination; to != nil {
+		t.answer.target = *to
+	}
 
 	// The request only armed or disarmed: a wait for it ends at once, and no status shows it.
 	if t.answer.manoeuvre == nil {
@@ -360,6 +390,9 @@ func (d *drone) send(w waiter, t *task, s *step) error {
 		// Not machine.explains: that also accepts the mode that a disarmed vehicle falls back to.
 		if g := d.machine.commanded; t.command != nil && s.arms() && g != nil && d.machine.report.custom != g.number {
 			return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
+		}
+		if err := d.placeAnew(t, s); err != nil {
+			return err
 		}
 		if err := t.transact(w, s); err != errPortAway {
 			return err

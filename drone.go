@@ -236,7 +236,7 @@ func (d *drone) doDue(now time.Time) time.Time {
 
 // question asks the vehicle what is due, and returns when the next question is.
 func (d *drone) question(now time.Time) (next time.Time) {
-	again := d.handshake.questioned.Add(silentEvery)
+	again := d.handshake.questioned.Add(seldomEvery)
 	if d.handshake.answersNothing(now) && now.Before(again) {
 		return again
 	}
@@ -618,11 +618,11 @@ func (d *drone) view(now time.Time) view {
 	}
 
 	// Position and velocity come together.
+	v.placeAt = t.position.at
 	if p, m := &t.position, &t.velocity; p.within(freshFor, now) {
 		v.place = place{p.lat, p.lon, p.relative, p.amsl}
 		v.heading = p.heading
 		v.velocity = motion{m.north, m.east, m.down}
-		v.placeAt = p.at
 	}
 
 	// The landed state and vtol_state are both of EXTENDED_SYS_STATE.

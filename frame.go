@@ -16,7 +16,6 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
-	"github.com/bluenviron/gomavlib/v3/pkg/x25"
 )
 
 // Component ids.
@@ -370,12 +369,36 @@ func (d *deframer) unknown(b []byte, size int) int {
 	return size
 }
 
-// checksum returns the checksum of a frame; b is the frame from its length to its payload.
+// crcTables are of the polynomial of MAVLink's checksum (CRC-16/MCRF4XX): what a byte does to a checksum from 0 to 3
+// bytes behind it.
+var crcTables = func() (t [4][256]uint16) {
+	for i := range t[0] {
+		c := uint16(i)
+		for range 8 {
+			c = c>>1 ^ c&1*0x8408
+		}
+		t[0][i] = c
+	}
+	for k := range t[1:] {
+		for i, c := range t[k] {
+			t[k+1][i] = c>>8 ^ t[0][byte(c)]
+		}
+	}
+	return t
+}()
+
+// checksum returns the checksum of a frame; b is the frame from its length to its payload. gomavlib's goes bit by
+// bit, and took a quarter of what a frame costs.
 func checksum(b []byte, codec *message.ReadWriter) uint16 {
-	sum := x25.New()
-	sum.Write(b)
-	sum.Write([]byte{codec.CRCExtra()})
-	return sum.Sum16()
+	t := &crcTables
+	sum := uint16(0xffff)
+	for ; len(b) >= 4; b = b[4:] {
+		sum = t[3][byte(sum)^b[0]] ^ t[2][byte(sum>>8)^b[1]] ^ t[1][b[2]] ^ t[0][b[3]]
+	}
+	for _, c := range b {
+		sum = sum>>8 ^ t[0][byte(sum)^c]
+	}
+	return sum>>8 ^ t[0][byte(sum)^codec.CRCExtra()]
 }
 
 // decode returns the message; nil if it is not in the dialect, or a MAVLink 1 message that is too short. One that has

@@ -11,8 +11,11 @@ import (
 
 // Times of the handshake and of what is requested later (docs/design.md, "The vehicle").
 const (
-	// askEvery is the time between two questions for what is not answered yet.
-	askEvery = 500 * time.Millisecond
+	// askEvery is the time between two questions for what is not answered yet, for as long as eagerFor. What a vehicle
+	// did not send until then it seldom has, and each question costs a wakeup: it is asked each seldomEvery.
+	askEvery    = 500 * time.Millisecond
+	eagerFor    = 30 * time.Second
+	seldomEvery = 5 * time.Second
 
 	// warnAfter is how soon a warning may come.
 	warnAfter = 3 * time.Second
@@ -170,11 +173,10 @@ func (h *handshake) lacks(id uint32) {
 }
 
 // The vehicle answers nothing if so many kinds of question went unanswered for so long. Then it is asked each
-// silentEvery only: where one wire is connected it will never answer, and each question costs a wakeup.
+// seldomEvery only: where one wire is connected it will never answer.
 const (
 	silentKinds = 5
 	silentFor   = 10 * time.Second
-	silentEvery = 5 * time.Second
 )
 
 // answersNothing reports whether the vehicle answers nothing that is sent, as where only one wire is connected.
@@ -193,18 +195,34 @@ func (h *handshake) refusedLive() bool { return len(h.streams) > 0 && h.streams[
 
 // tick sends the requests that are due, and returns when it is to be called next.
 func (h *handshake) tick(now time.Time) (next time.Time) {
-	if !now.Before(h.questioned.Add(askEvery)) {
+	if !now.Before(h.roundDue(now)) {
 		h.questioned = now
 		h.ask(now)
 	}
-	return sooner(h.questioned.Add(askEvery), h.tickStreams(now))
+	return sooner(h.roundDue(now), h.tickStreams(now))
+}
+
+// roundDue is when the next round of questions is.
+func (h *handshake) roundDue(now time.Time) time.Time {
+	due := h.questioned.Add(askEvery)
+	if now.Sub(h.began) < eagerFor {
+		return due
+	}
+	seldom := h.questioned.Add(seldomEvery)
+	if station := h.params.stationAt; !station.IsZero() {
+		seldom = sooner(seldom, station.Add(stationEvery))
+	}
+	if seldom.After(due) {
+		return seldom
+	}
+	return due
 }
 
 // lacksAfter is after how many requests that were not answered, though others were, a firmware counts as
 // without a parameter: it is not asked for any more. A line that loses nine of ten frames does not lose so many.
 const lacksAfter = 40
 
-// ask requests home, the version and the parameters that are not known yet, and NAV_DLL_ACT every 5 s.
+// ask requests home, the version and the parameters that are not known yet, and NAV_DLL_ACT again every 5 s.
 func (h *handshake) ask(now time.Time) {
 	answered := h.answered
 	h.answered = false

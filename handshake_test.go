@@ -218,7 +218,7 @@ func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		for what, n := range b.requestCounts() {
-			want, known := map[string]int{"511 of 0": 0, "511 of 242": 0, "512 of 242": 0, "512 of 148": 120}[what]
+			want, known := map[string]int{"511 of 0": 0, "511 of 242": 0, "512 of 242": 0, "512 of 148": 12}[what]
 			if !known { // messages that never come are requested each 10 s
 				want = 6
 			}

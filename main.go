@@ -30,6 +30,9 @@ import (
 func main() {
 	// So the link needs a fifth less CPU; the other cores stay free (docs/performance.md).
 	runtime.GOMAXPROCS(1)
+
+	// A board has little memory: half of the headroom that is the default, a sixth of what is resident.
+	debug.SetGCPercent(50)
 	stopSignals := []os.Signal{syscall.SIGTERM, os.Interrupt}
 
 	// Under nohup SIGHUP is ignored; else it means that the terminal or ssh session has ended.

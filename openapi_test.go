@@ -111,7 +111,7 @@ func TestOpenAPINamesEveryFieldOfARequestAndNoOther(t *testing.T) {
 // answerTypes are the types of the answers, by their schema. The type of a field has a schema too.
 var answerTypes = map[string]any{
 	"OK": okBody{}, "ModeAnswer": modeBody{}, "InputAnswer": inputAnswer{}, "CommandAnswer": commandBody{},
-	"Error":  errorBody{},
+	"Error": errorBody{}, "Place": placeBody{},
 	"Status": statusBody{}, "Vehicle": vehicleBody{}, "Position": positionBody{}, "Velocity": velocityBody{},
 	"Attitude": attitudeBody{}, "Battery": batteryBody{}, "GPS": gpsBody{}, "Home": homeBody{}, "Target": targetBody{},
 	"Input": inputBody{}, "Link": linkBody{}, "Message": messageBody{},

@@ -32,6 +32,9 @@ type request struct {
 	// altitudeMSL: metres above mean sea level
 	altitudeMSL *float64
 
+	// offset: of a goto: metres in place of lat and lon, or of a height
+	offset offset
+
 	// heading: degrees, 0 to 360
 	heading *float64
 
@@ -40,6 +43,31 @@ type request struct {
 
 	// from: the client, who has the sticks once its stick mode is set
 	from netip.Addr
+}
+
+// offset says in metres where a place is, from where the vehicle is when its step goes out: to the north and east, or
+// ahead of its nose and to the right of it, and above. A nil number was not given; the missing one of a pair is 0.
+type offset struct{ north, east, forward, right, up *float64 }
+
+func (o offset) given() bool { return o != offset{} }
+
+// overGround reports whether it says where the place is, not only how high.
+func (o offset) overGround() bool { return o.north != nil || o.east != nil || o.byNose() }
+
+// byNose reports whether it counts from where the nose points.
+func (o offset) byNose() bool { return o.forward != nil || o.right != nil }
+
+// field is its first field, in words.
+func (o offset) field() string {
+	for _, f := range []struct {
+		name  string
+		value *float64
+	}{{"north", o.north}, {"east", o.east}, {"forward", o.forward}, {"right", o.right}} {
+		if f.value != nil {
+			return f.name
+		}
+	}
+	return "up"
 }
 
 // arms reports whether the request leads to an armed vehicle.
@@ -274,6 +302,8 @@ func (r request) checkGoto(v view, aim *aim) error {
 	switch {
 	case v.drives() && (r.altitude != nil || r.altitudeMSL != nil):
 		return refuse(codeUnsupported, "altitude and altitude_msl: this vehicle drives; leave them out")
+	case v.drives() && or(r.offset.up, 0) != 0:
+		return refuse(codeUnsupported, "up: this vehicle drives; leave it out")
 	case v.drives() && r.heading != nil:
 		return refuse(codeUnsupported, "heading: this vehicle stands as it came; leave it out")
 	case v.drives() && !v.armed:
@@ -288,6 +318,8 @@ func (r request) checkGoto(v view, aim *aim) error {
 	case circles && r.mode == ModeLand:
 		return v.onWingNot("land: on its wing the vehicle circles a place and can't land there",
 			"land without lat and lon")
+	case circles && or(r.offset.right, 0) != 0:
+		return v.onWingNot("right: on its wing the vehicle can't fly sideways", "leave it out")
 	case circles && r.heading != nil:
 		return v.onWingNot("heading: on its wing the vehicle circles a place and can't keep one", "leave it out")
 	}
@@ -334,6 +366,39 @@ func planClimb(v view) (p plan) {
 	return p
 }
 
+// placed is the request with the place that its metres come to from where the vehicle is now; NaN where that is not
+// known.
+func (r request) placed(v view) request {
+	o := r.offset
+	if !o.given() || r.lat != nil {
+		return r
+	}
+	north, east := or(o.north, 0), or(o.east, 0)
+	if o.byNose() {
+		forward, right := or(o.forward, 0), or(o.right, 0)
+		sin, cos := math.Sincos(v.heading * math.Pi / 180)
+		north, east = forward*cos-right*sin, forward*sin+right*cos
+	}
+	lat, lon := displaced(v.place.lat, v.place.lon, north, east)
+	r.lat = &lat
+	r.lon = &lon
+	return r
+}
+
+// notPlaced is why the metres of a request come to no place.
+func (r request) notPlaced(v view) error {
+	field := r.offset.field()
+	switch {
+	case !math.IsNaN(v.place.lat):
+		return refuse(codeRefused, "%s: the autopilot does not know where its nose points; give north and east", field)
+	case !v.placeAt.IsZero() && v.now.Sub(v.placeAt) > freshFor:
+		return refuse(codeRefused, "%s: the vehicle last said %.1f s ago where it is, and metres count from where it "+
+			"is now", field, v.now.Sub(v.placeAt).Seconds())
+	}
+	return refuse(codeRefused, "%s: the autopilot has no position yet, and metres count from there; wait for its GPS",
+		field)
+}
+
 // destination completes a goto with the parts of the present place that it keeps. It keeps the height
 // of the last takeoff or goto. Without home only one of the two heights is known.
 func (r request) destination(v view, aim *aim) (to place, err error) {
@@ -351,6 +416,9 @@ func (r request) destination(v view, aim *aim) (to place, err error) {
 	} else if r.altitudeMSL != nil {
 		to.altitude = *r.altitudeMSL - v.home.amsl
 		to.amsl = *r.altitudeMSL
+	} else if r.offset.up != nil {
+		to.altitude = v.place.altitude + *r.offset.up
+		to.amsl = v.place.amsl + *r.offset.up
 	}
 
 	// The height that reposition sends.
@@ -359,12 +427,17 @@ func (r request) destination(v view, aim *aim) (to place, err error) {
 		sent = to.amsl
 	}
 	switch {
+	case math.IsNaN(to.lat) && r.offset.given():
+		err = r.notPlaced(v)
 	case math.IsNaN(to.lat):
 		err = refuse(codeRefused, "the autopilot has no position yet: give lat and lon, or wait for its GPS")
 	case math.IsNaN(sent) && r.altitude != nil:
 		// On PX4: home is unknown.
 		err = refuse(codeRefused, "altitude: the autopilot has no home position yet; give altitude_msl, or wait "+
 			"for its GPS")
+	case math.IsNaN(sent) && r.offset.up != nil:
+		err = refuse(codeRefused, "up: the vehicle's own height is not known now; wait for its position, or give "+
+			"altitude or altitude_msl")
 	case math.IsNaN(sent):
 		err = refuse(codeRefused, "altitude: the vehicle's own height is not known now; wait for its position, or "+
 			"goto with altitude or altitude_msl")
@@ -399,7 +472,7 @@ const (
 // not compared: NaN is neither less nor more than a number.
 func (r request) checkReach(at place, home point, reach float64) error {
 	if r.lat != nil {
-		if err := checkPlaceReach(at, home, *r.lat, *r.lon, reach); err != nil {
+		if err := r.checkPlaceReach(at, home, reach); err != nil {
 			return err
 		}
 	}
@@ -422,6 +495,10 @@ func (r request) checkHeight(at place, home point, above, ceiling float64) error
 		field, to, now = "altitude_msl", *r.altitudeMSL-home.amsl, at.amsl-home.amsl
 		said = fmt.Sprintf("%g m above the sea is ", *r.altitudeMSL)
 	}
+	if r.offset.up != nil {
+		field, to = "up", now+*r.offset.up
+		said = fmt.Sprintf("%g m up is ", *r.offset.up)
+	}
 	from := "home"
 	if r.altitudeMSL != nil && math.IsNaN(home.amsl) {
 		from, to, now = "the drone", *r.altitudeMSL-at.amsl, 0
@@ -438,19 +515,30 @@ func (r request) checkHeight(at place, home point, above, ceiling float64) error
 }
 
 // checkPlaceReach returns an error for a place that is over reach, in metres, from the vehicle and
-// from home. The way home is never too far.
-func checkPlaceReach(at place, home point, lat, lon, reach float64) error {
-	fromVehicle := distance(at.lat, at.lon, lat, lon)
-	fromHome := distance(home.lat, home.lon, lat, lon)
+// from home, and for metres that come to 0, 0. The way home is never too far.
+func (r request) checkPlaceReach(at place, home point, reach float64) error {
+	if r.offset.overGround() && isNowhere(*r.lat, *r.lon) {
+		return refuse(codeOutOfRange, "%s: that comes to 0, 0, which is no place that a drone is sent to",
+			r.offset.field())
+	}
+	fromVehicle := distance(at.lat, at.lon, *r.lat, *r.lon)
+	fromHome := distance(home.lat, home.lon, *r.lat, *r.lon)
 	inReach := fromVehicle <= reach || fromHome <= reach
 	outOfReach := fromVehicle > reach || fromHome > reach
 	if inReach || !outOfReach {
 		return nil
 	}
+	if r.offset.overGround() {
+		return refuse(codeOutOfRange, "%s: that is %s from the drone and %s from home, and a place may be %s away "+
+			"(-reach)", r.offset.field(), kilometres(fromVehicle), kilometres(fromHome), kilometres(reach))
+	}
 	return refuse(codeOutOfRange, "lat, lon: the place is %s from the drone and %s from home; are lat and lon "+
 		"swapped? "+
 		"A place may be %s away (-reach)", kilometres(fromVehicle), kilometres(fromHome), kilometres(reach))
 }
+
+// isNowhere reports whether a place is 0, 0: it lies in the sea, and is what a client sends that has no place.
+func isNowhere(lat, lon float64) bool { return math.Round(lat*1e7) == 0 && math.Round(lon*1e7) == 0 }
 
 // kilometres is a distance in a sentence.
 func kilometres(metres float64) string {
@@ -669,10 +757,8 @@ func (v view) ahead(here place) place {
 	if v.firmware != quadPlane || !v.hoversAtPlaces() || !fast {
 		return here
 	}
-	const degree = earthRadius * math.Pi / 180
 	metres := speed*speed/6 + 6
-	here.lat += metres * v.velocity.north / speed / degree
-	here.lon += metres * v.velocity.east / speed / (degree * math.Cos(here.lat*math.Pi/180))
+	here.lat, here.lon = displaced(here.lat, here.lon, metres*v.velocity.north/speed, metres*v.velocity.east/speed)
 	return here
 }
 

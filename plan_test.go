@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
@@ -72,6 +73,14 @@ func parseVehicle(t *testing.T, s string) view {
 			v.place.amsl, v.place.altitude = testHome+6.5, 6.5
 		case "homeless":
 			v.home.amsl = nan
+		case "southwest": // the way its nose points
+			v.heading = 225
+		case "at-180°":
+			v.place.lat, v.place.lon = 60, 179.9999
+		case "silent": // for 3 s
+			v.place, v.heading = nowhere, nan
+			v.now = time.Unix(1000, 0)
+			v.placeAt = v.now.Add(-3 * time.Second)
 		case "headless":
 			v.heading = nan
 		case "blind": // without GPS
@@ -129,7 +138,9 @@ func parseRequest(t *testing.T, s string) request {
 		t.Fatalf("no such request: %q", s)
 	}
 	numbers := map[string]**float64{"lat": &r.lat, "lon": &r.lon, "altitude": &r.altitude,
-		"altitude_msl": &r.altitudeMSL, "heading": &r.heading, "speed": &r.speed}
+		"altitude_msl": &r.altitudeMSL, "heading": &r.heading, "speed": &r.speed,
+		"north": &r.offset.north, "east": &r.offset.east, "forward": &r.offset.forward, "right": &r.offset.right,
+		"up": &r.offset.up}
 	for _, field := range w[1:] {
 		key, value, _ := strings.Cut(field, "=")
 		switch key {
@@ -202,7 +213,8 @@ type planRow struct {
 func testPlans(t *testing.T, rows []planRow) {
 	for _, r := range rows {
 		t.Run(r.vehicle+": "+r.request, func(t *testing.T) {
-			got := describeSteps(parseRequest(t, r.request).plan(parseVehicle(t, r.vehicle), nil))
+			v := parseVehicle(t, r.vehicle)
+			got := describeSteps(parseRequest(t, r.request).placed(v).plan(v, nil))
 			if !slices.Equal(got, r.want) {
 				t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(r.want, "\n\t"))
 			}
@@ -217,6 +229,58 @@ const (
 		"AIRSPEED_MAX)"
 	noLanding = "unsupported: land: a fixed wing lands by a mission, not by a command"
 )
+
+// The nose points east, where no word says otherwise. 100 m are 8993 steps of latitude and 13247 of longitude.
+func TestAGotoInMetresFliesFromWhereTheVehicleIs(t *testing.T) {
+	const (
+		px4Flies, copterFlies = "px4 AUTO.LOITER flying", "copter GUIDED flying"
+		unheaded              = ": the autopilot does not know where its nose points; give north and east"
+		unplaced              = ": the autopilot has no position yet, and metres count from there; wait for its GPS"
+		gone                  = ": the vehicle last said 3.0 s ago where it is, and metres count from where it is now"
+		sideways              = "right: on its wing the vehicle can't fly sideways; "
+	)
+	px4To := func(x, y int, z float64) []string {
+		return []string{fmt.Sprintf("INT 192 frame=0 [-1 1 0 NaN] x=%d y=%d z=%v", x, y, z)}
+	}
+	copterTo := func(x, y int, z float64) []string {
+		return []string{fmt.Sprintf("INT 192 frame=3 [-1 1 0 0] x=%d y=%d z=%v", x, y, z),
+			"if it can: LONG 178 [1 10 -1 …0]"}
+	}
+	refused := func(text string) []string { return []string{text} }
+	testPlans(t, []planRow{
+		{px4Flies, "goto north=100", px4To(473986416, 85455938, 498.5)},
+		{px4Flies, "goto east=100", px4To(473977421, 85469185, 498.5)},
+		{px4Flies, "goto forward=100", px4To(473977421, 85469185, 498.5)},
+		{px4Flies, "goto right=-100", px4To(473986416, 85455938, 498.5)},
+		{px4Flies, "goto north=100 east=100", px4To(473986415, 85469185, 498.5)},
+		{px4Flies, "goto forward=100 right=-100 up=2.5", px4To(473986415, 85469185, 501)},
+		{px4Flies + " southwest", "goto forward=-100", px4To(473983781, 85465305, 498.5)},
+		{px4Flies + " southwest", "goto right=100", px4To(473983781, 85446571, 498.5)},
+		{px4Flies, "goto up=5", px4To(473977421, 85455938, 503.5)},
+		{px4Flies + " homeless", "goto up=-5", px4To(473977421, 85455938, 493.5)},
+		{px4Flies, "goto north=0", px4To(473977421, 85455938, 498.5)},
+		{px4Flies, "goto north=100 altitude=30", px4To(473986416, 85455938, 518.5)},
+		{px4Flies, "goto lat=47.398 lon=8.546 up=5", px4To(473980000, 85460000, 503.5)},
+		{px4Flies + " at-180°", "goto east=100", px4To(600000000, -1799983079, 498.5)},
+		{px4Flies + " headless", "goto north=100", px4To(473986416, 85455938, 498.5)},
+		{px4Flies + " headless", "goto forward=100", refused("refused: forward" + unheaded)},
+		{px4Flies + " headless", "goto right=0 up=3", refused("refused: right" + unheaded)},
+		{px4Flies + " blind", "goto east=100", refused("refused: east" + unplaced)},
+		{px4Flies + " blind", "goto up=1", refused("refused: up" + unplaced)},
+		{px4Flies + " silent", "goto forward=100", refused("refused: forward" + gone)},
+		{"px4 AUTO.LOITER landed", "goto north=100", refused(notFlying)},
+		{copterFlies, "goto north=100 up=2.5", copterTo(473986416, 85455938, 12.5)},
+		{copterFlies + " homeless", "goto forward=100 up=-2", copterTo(473977421, 85469185, 8)},
+		{"px4-plane AUTO.LOITER flying", "goto forward=100 up=5", px4To(473977421, 85469185, 503.5)},
+		{"px4-plane AUTO.LOITER flying", "goto forward=100 right=0", px4To(473977421, 85469185, 498.5)},
+		{"px4-plane AUTO.LOITER flying", "goto right=100", refused("unsupported: " + sideways + "leave it out")},
+		{"px4-vtol AUTO.LOITER flying wing", "goto right=100",
+			refused("wrong_mode: " + sideways + "bring it to hover first, or leave it out")},
+		{"px4-vtol AUTO.LOITER flying hovering", "goto right=-100", px4To(473986416, 85455938, 498.5)},
+		{"px4-rover AUTO.LOITER flying", "goto forward=100 up=0", px4To(473977421, 85469185, 498.5)},
+		{"px4-rover AUTO.LOITER flying", "goto up=1", refused("unsupported: up: this vehicle drives; leave it out")},
+	})
+}
 
 // Places are named by their metres north of home.
 func TestAPlaceIsNearTheVehicleOrNearHome(t *testing.T) {
@@ -1057,10 +1121,10 @@ func TestPlanePlans(t *testing.T) {
 		{"quadplane QLOITER landed", "set mode=hold", []string{guided}},
 		// It can't stop at once: 20²/6 + 6 m ahead.
 		{"quadplane GUIDED flying clear hovers wing fast", "set mode=hold",
-			[]string{"INT 192 frame=3 [-1 1 0 0] x=473983956 y=85455938 z=10"}},
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473983957 y=85455938 z=10"}},
 		// It brakes for its place, and is fast still.
 		{"quadplane GUIDED flying clear hovers to-hover fast", "set mode=hold",
-			[]string{"INT 192 frame=3 [-1 1 0 0] x=473983956 y=85455938 z=10"}},
+			[]string{"INT 192 frame=3 [-1 1 0 0] x=473983957 y=85455938 z=10"}},
 		{"quadplane GUIDED flying clear hovers moving", "set mode=hold", []string{here}},
 		{"quadplane GUIDED flying clear wing fast", "set mode=hold",
 			[]string{here, "if it can: LONG 178 [0 -2 …0]"}},

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -20,6 +21,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"go.bug.st/serial"
 )
@@ -178,6 +180,44 @@ func meantDevice(name string) string {
 // is there, though it may be silent.
 const acknowledgedIn = 5 * time.Second
 
+// quietTCP is a TCP connection that is read by quietRead and written likewise.
+type quietTCP struct{ *net.TCPConn }
+
+func (c quietTCP) Read(b []byte) (int, error) {
+	n, err := quietRead(c.TCPConn, b, nil)
+	switch {
+	case errors.As(err, new(syscall.Errno)):
+		// net/http knows it by that.
+		return n, &net.OpError{Op: "read", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
+	case n == 0 && err == nil && len(b) > 0:
+		return n, io.EOF
+	}
+	return n, err
+}
+
+func (c quietTCP) Write(b []byte) (n int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var errno syscall.Errno
+	err = raw.Write(func(fd uintptr) bool {
+		for errno = 0; n < len(b) && errno == 0; {
+			var wrote uintptr
+			at := unsafe.Pointer(&b[n])
+			wrote, _, errno = syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(at), uintptr(len(b)-n))
+			if errno == 0 {
+				n += int(wrote)
+			}
+		}
+		return errno != syscall.EAGAIN
+	})
+	if err == nil && errno != 0 {
+		err = &net.OpError{Op: "write", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: errno}
+	}
+	return n, err
+}
+
 func dialTCP(ctx context.Context, address string) (port, error) {
 	// TCP_USER_TIMEOUT in tcp(7), which package syscall lacks.
 	const userTimeout = 18
@@ -187,7 +227,56 @@ func dialTCP(ctx context.Context, address string) (port, error) {
 		})
 		return err
 	}}
-	return d.DialContext(ctx, "tcp", address)
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return quietTCP{c.(*net.TCPConn)}, nil
+}
+
+// quietRead reads b by a system call that does not wait; where nothing has come it waits as every Read does. The
+// runtime watches each call that may wait, and in a program that was idle it wakes a thread for that: half of what a
+// quiet line costs (docs/performance.md). No bytes without an error are an empty datagram, or the end. from gets the
+// sender of a datagram; nil where nobody asks.
+func quietRead(c syscall.Conn, b []byte, from *sockaddr) (int, error) {
+	raw, err := c.SyscallConn()
+	if err != nil || len(b) == 0 {
+		return 0, err
+	}
+	var n uintptr
+	var errno syscall.Errno
+	err = raw.Read(func(fd uintptr) bool {
+		if from == nil {
+			n, _, errno = syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+		} else {
+			size := uint32(len(from))
+			n, _, errno = syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+				0, uintptr(unsafe.Pointer(from)), uintptr(unsafe.Pointer(&size)))
+		}
+		return errno != syscall.EAGAIN
+	})
+	if err == nil && errno != 0 {
+		err = errno
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int(n), nil
+}
+
+// sockaddr is a sockaddr_in of ip(7) or a sockaddr_in6 of ipv6(7).
+type sockaddr [28]byte
+
+func (s *sockaddr) addrPort() netip.AddrPort {
+	number := binary.BigEndian.Uint16(s[2:])
+	if binary.NativeEndian.Uint16(s[:]) == syscall.AF_INET {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(s[4:8])), number)
+	}
+	a := netip.AddrFrom16([16]byte(s[8:24]))
+	if scope := binary.NativeEndian.Uint32(s[24:]); scope != 0 {
+		a = a.WithZone(strconv.FormatUint(uint64(scope), 10))
+	}
+	return netip.AddrPortFrom(a, number)
 }
 
 // addressedPort is a port at which many addresses are heard: each datagram has a sender, and what is written
@@ -221,9 +310,10 @@ func listenUDP(address string) (port, error) {
 }
 
 func (p *udpPort) Read(b []byte) (int, error) {
-	n, from, err := p.ReadFromUDPAddrPort(b)
+	var from sockaddr
+	n, err := quietRead(p.UDPConn, b, &from)
 	if err == nil {
-		p.from = from
+		p.from = from.addrPort()
 	}
 	return n, err
 }
@@ -354,6 +444,8 @@ type udpOutPort struct {
 	to     netip.Addr
 }
 
+func (p *udpOutPort) Read(b []byte) (int, error) { return quietRead(p.UDPConn, b, nil) }
+
 // moved reports whether the other end's name stands for other addresses now.
 func (p *udpOutPort) moved(ctx context.Context) bool {
 	list, err := p.device.resolve(ctx)
@@ -380,19 +472,29 @@ type serialPort struct {
 	line serial.Port
 	mode *serial.Mode
 
-	// readAt is when the last Read ended; only the reader uses it.
+	// readAt is when the last Read ended, and more whether it left something behind; only the reader uses them.
 	readAt time.Time
+	more   bool
 }
 
 // Read lets bytes gather on a busy line: waking up for every few bytes costs more than
 // decoding them (docs/performance.md).
 func (p *serialPort) Read(b []byte) (int, error) {
-	if time.Since(p.readAt) < 2*gatherFor {
+	if !p.more && time.Since(p.readAt) < 2*gatherFor {
 		time.Sleep(gatherFor)
 	}
-	n, err := p.File.Read(b)
+	n, err := quietRead(p.File, b, nil)
 	p.readAt = time.Now()
-	return n, err
+	p.more = n == len(b)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, new(syscall.Errno)):
+		return n, err
+	case err != nil:
+		return n, os.ErrClosed
+	case n == 0:
+		return n, io.EOF
+	}
+	return n, nil
 }
 
 // Close waits up to drainTimeout until all written bytes are out, then drops the rest. The

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -627,6 +628,62 @@ func TestABusySerialLineIsReadAHundredTimesASecond(t *testing.T) {
 	}
 	stop()
 	q.Close()
+}
+
+// A line that brings more than one read takes, ten times a full link, is read on at once: a terminal keeps no more than
+// 4 kB. Only the ratio to a bare reader counts.
+func TestAFastLineIsReadAsFastAsByABareReader(t *testing.T) {
+	t.Parallel()
+	stream, _ := captured(t, "px4")
+	took := func(of func(*serialPort) io.Reader) time.Duration {
+		p := openPTY(t)
+		q := p.open(t).(*serialPort)
+		const total = fullLink * 5
+		began := time.Now()
+		var pouring sync.WaitGroup
+		pouring.Go(func() { pour(p.master, stream, 10*fullLink, total, t.Context().Done()) })
+		r, b := of(q), make([]byte, 2048)
+		for got := 0; got < total; {
+			n, err := r.Read(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += n
+		}
+		pouring.Wait()
+		return time.Since(began)
+	}
+	var ours, bare time.Duration
+	for range 3 {
+		bare += took(func(q *serialPort) io.Reader { return q.File })
+		ours += took(func(q *serialPort) io.Reader { return q })
+	}
+	if ours > 2*bare {
+		t.Errorf("took %v, a bare reader %v", ours, bare)
+	}
+}
+
+func TestTheSenderOfADatagramIsKnownInBothVersionsOfIP(t *testing.T) {
+	for listen, want := range map[string]string{"127.0.0.1:0": "127.0.0.1", "[::1]:0": "::1"} {
+		l, err := listenUDP(listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		from := dialed(t, "udp", l.(*udpPort).LocalAddr().String())
+		from.Write([]byte("frame"))
+		b := make([]byte, 10)
+		n, err := l.Read(b)
+		sender := l.(*udpPort).sender()
+		port := from.LocalAddr().(*net.UDPAddr).AddrPort().Port()
+		if err != nil || string(b[:n]) != "frame" || sender != netip.AddrPortFrom(netip.MustParseAddr(want), port) {
+			t.Errorf("%s: %q of %v, %v; want it of %s", listen, b[:n], sender, err, want)
+		}
+	}
+	linkLocal := sockaddr{0: byte(syscall.AF_INET6), 2: 1, 3: 2, 8: 0xfe, 9: 0x80, 23: 7, 24: 3}
+	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
+		lineEqual(t, "with a zone", linkLocal.addrPort(), netip.MustParseAddrPort("[fe80::7%3]:258"))
+	}
 }
 
 // stoppedLine is a line that takes no more bytes: its drain ends when the output is dropped.

@@ -219,6 +219,9 @@ func (l headListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		c = quietTCP{tcp}
+	}
 	return &headConn{Conn: c}, nil
 }
 
@@ -282,7 +285,7 @@ func (c *headConn) headEnd(b []byte) (to int, ends bool) {
 
 // CloseWrite closes the server's side: net/http does that where a client still sends.
 func (c *headConn) CloseWrite() error {
-	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+	if tcp, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return tcp.CloseWrite()
 	}
 	return nil
@@ -441,7 +444,7 @@ func (c *connection) socket() net.Conn {
 // limitUntaken ends the connection when what was written was not taken for a time; the system keeps so many bytes.
 func (c *connection) limitUntaken(bytes int, within time.Duration) {
 	const tcpUserTimeout = 0x12
-	tcp, ok := c.socket().(*net.TCPConn)
+	tcp, ok := c.socket().(quietTCP)
 	if !ok {
 		return
 	}

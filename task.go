@@ -57,6 +57,9 @@ type answer struct {
 
 	// behind is how far the line was behind when the first step went out.
 	behind time.Duration
+
+	// target is the place that a goto flies to.
+	target place
 }
 
 // task is a request from its arrival to its answer. What it is doing is its request. While it waits until the drone

@@ -864,6 +864,26 @@ func distance(lat1, lon1, lat2, lon2 float64) float64 {
 	return 2 * earthRadius * math.Asin(math.Min(1, math.Sqrt(h)))
 }
 
+// Of the earth's ellipsoid (WGS84): its radius at the equator in metres, and its first eccentricity squared.
+const (
+	equatorRadius = 6378137
+	eccentricity2 = 0.00669437999014
+)
+
+// displaced is the place some metres north and east of another, up to a few kilometres off: on the plane that touches
+// the ellipsoid there, with its two radii of curvature, seen from the plumb line's foot. Seen so, a pole and 180° are
+// places as any other.
+func displaced(lat, lon, north, east float64) (float64, float64) {
+	const radian = math.Pi / 180
+	sin, cos := math.Sincos(lat * radian)
+	w := 1 - eccentricity2*sin*sin
+	along := north * math.Pow(w, 1.5) / (equatorRadius * (1 - eccentricity2))
+	across := east * math.Sqrt(w) / equatorRadius
+	out := cos - along*sin
+	return math.Atan2(sin+along*cos, math.Hypot(out, across)) / radian,
+		math.Remainder(lon+math.Atan2(across, out)/radian, 360)
+}
+
 var fixNames = map[common.GPS_FIX_TYPE]string{
 	0: "no_gps", 1: "no_fix", 2: "2d", 3: "3d", 4: "dgps", 5: "rtk_float", 6: "rtk_fixed", 7: "static", 8: "ppp",
 }

@@ -66,7 +66,7 @@ type view struct {
 	// velocity: it comes with the place
 	velocity motion
 
-	// placeAt is when they came.
+	// placeAt is when they came, also where they are stale.
 	placeAt time.Time
 
 	// home, target: target: where the autopilot says that it flies to

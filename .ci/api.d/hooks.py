@@ -40,7 +40,7 @@ def filter_failure(context, failure, case, response):
         return True
     if type(failure).__name__ == "RejectedPositiveData" and response.status_code == 422:
         error = response.json()["error"]
-        if error.startswith(("altitude_msl: ", "altitude: ")) and " home, " in error:
+        if error.startswith(("altitude_msl: ", "altitude: ", "up: ")) and " home, " in error:
             return False
         # MAVLink counts a place in 1e-7 degrees.
         at_zero = all(abs(case.body.get(name, 1)) < 1e-7 for name in ("lat", "lon"))

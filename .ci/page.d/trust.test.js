@@ -182,8 +182,8 @@ describe('answers', () => {
 		const { page } = await world(t)
 		const folder = path.join(__dirname, '../..')
 		const source = fs.readdirSync(folder).filter(name => /^[^_]+(_[a-z0-9]+)*\.go$/.test(name) && !/_test\.go$|^sim/.test(name)).map(name => fs.readFileSync(path.join(folder, name), 'utf8')).join('\n')
-		// A page sends no field that is unknown, given twice or of a wrong type, no heading and no altitude_msl.
-		const unreachable = /^(%s: want %s, got a JSON|altitude and altitude_msl: give one|nothing to do: give lat|mode: (missing|want)|arm: a takeoff arms|throttle: it must be given|heading: |altitude_msl: )/
+		// A page sends no field that is unknown, given twice or of a wrong type, no heading, no metres and no altitude_msl.
+		const unreachable = /^(%s: want %s, got a JSON|%s and %s: give one|nothing to do: give |up: |mode: (missing|want)|arm: a takeoff arms|throttle: it must be given|heading: |altitude_msl: )/
 		// A long sentence is written in parts, "…" + "…".
 		const sentences = [...source.matchAll(/refuse\(code(WrongMode|Refused|Offline|NoAck|Interrupted|Unsupported|NotDone|OutOfRange|Superseded),\s*("(?:[^"\\]|\\.)*"(?:\s*\+\s*"(?:[^"\\]|\\.)*")*)/g)].map(m => m[2].match(/"(?:[^"\\]|\\.)*"/g).map(part => JSON.parse(part)).join('')).filter(text => !unreachable.test(text)).map(text => text.replace(/%[sq]/g, 'hold').replace(/%[.0-9]*[fg]/g, '3.0'))
 		assert.ok(sentences.length > 30, `${sentences.length} sentences`)
