@@ -996,7 +996,11 @@ func (p *player) joystick(forwarded message.Message) {
 	for range 250 {
 		p.sim.change(func() { p.sim.brain.sticks(255, joystickSticks) })
 		p.sim.emit(255, 190, forwarded)
-		time.Sleep(20 * time.Millisecond)
+		select {
+		case <-p.Context().Done(): // the flight has failed
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 }
 
