@@ -724,7 +724,7 @@ func (d *drone) snapshot(now time.Time) snapshot {
 	// PX4 checks its present mode, which may need a receiver. A takeoff leaves that for hold, which needs none.
 	leavesMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
-	if v.canEnter(ModeTakeoff) {
+	if v.canEnter(ModeTakeoff) && v.unproven == nil {
 		s.armable, s.lacks = d.tel.armable(now, v.armed, leavesMode || armsOnOurStream)
 	}
 	if s.armable != nil && v.setsOff() {
