@@ -256,8 +256,12 @@ func (a *acks) roundTrip() time.Duration { return max(a.trip, a.behind) }
 
 // measure takes the time from a command's first copy to its first ack. If the command was
 // repeated, nobody knows which copy was answered: on a noisy line the first may be lost. So
-// the round trip grows, step by step, only when slowAfter commands in a row were repeated.
+// the round trip grows, step by step, only when slowAfter commands in a row were repeated. A vehicle that answers
+// questions for its time measures it better: an ack may be that of an earlier command with the same number.
 func (a *acks) measure(c *command, took time.Duration) {
+	if a.link.answersTime(c.ackedAt) {
+		return
+	}
 	a.repeated++
 	switch {
 	case c.copies == 1:

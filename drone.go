@@ -728,7 +728,7 @@ func (d *drone) snapshot(now time.Time) snapshot {
 	leavesMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
 	leavesMode = leavesMode || (v.firmware&planes != 0 && (v.shown() == ModeLand || v.shown() == ModeRTL))
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
-	if v.canEnter(ModeTakeoff) {
+	if v.canEnter(ModeTakeoff) && v.unproven == nil {
 		s.armable, s.lacks = d.tel.armable(now, v.armed, leavesMode || armsOnOurStream)
 	}
 	if s.armable != nil && v.setsOff() {

@@ -56,6 +56,10 @@ const (
 	// fallenBy is by how much later than its quickest a line counts as fallen behind: a sound one jitters less.
 	fallenBy = 250 * time.Millisecond
 
+	// fallenFor is how long that quickest counts, at least, and twice as long at most: a line that stays as late as it
+	// has become is a slow one, and a drone must not hover for ever.
+	fallenFor = 5 * time.Second
+
 	// tripFor is how long a long round trip counts where nothing can be proven.
 	tripFor = time.Minute
 
@@ -94,6 +98,10 @@ type lineLag struct {
 	// question was answered.
 	most, least time.Duration
 	bounded     bool
+
+	// quickest: the smallest offset of a clock since quickestFrom, and that of the fallenFor before
+	quickest     [2]time.Duration
+	quickestFrom time.Time
 
 	// behind: the newest clock's lag
 	behind time.Duration
@@ -269,6 +277,11 @@ func (l *lineLag) hearClock(ms uint32, now time.Time) {
 
 // bound takes when the newest clock came, less what it showed, and how long after the one before.
 func (l *lineLag) bound(offset, took time.Duration) {
+	if l.at.Sub(l.quickestFrom) >= fallenFor {
+		l.quickest = [2]time.Duration{offset, l.quickest[0]}
+		l.quickestFrom = l.at
+	}
+	l.quickest[0] = min(l.quickest[0], offset)
 	drift := took / clockDrift
 	l.most = min(l.most+drift, offset)
 	l.least -= drift
@@ -310,7 +323,7 @@ func (l *lineLag) judge(now time.Time) {
 func (l *lineLag) restart(ms uint32, now time.Time) {
 	*l = lineLag{
 		questions: l.questions, proves: l.proves, left: l.left, longest: l.longest, longestAt: l.longestAt,
-		origin: now, ms: ms, at: now, heard: now, proofFrom: now,
+		origin: now, ms: ms, at: now, heard: now, proofFrom: now, quickestFrom: now,
 	}
 }
 
@@ -335,12 +348,12 @@ func (l *lineLag) now(now time.Time) (behind time.Duration, known bool) {
 	return l.behind, l.runs && now.Sub(l.at) < clockFor
 }
 
-// fallen is by how much more the line is behind than it was at its quickest.
+// fallen is by how much more the line is behind than it was at its quickest in the last seconds.
 func (l *lineLag) fallen() time.Duration {
 	if !l.runs {
 		return 0
 	}
-	return max(0, l.at.Sub(l.origin)-l.ran-l.most)
+	return l.at.Sub(l.origin) - l.ran - min(l.quickest[0], l.quickest[1])
 }
 
 // moved is called when the vehicle is heard by another way, or the port was opened anew: an answer that came before

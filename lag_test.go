@@ -22,6 +22,9 @@ type lateLine struct {
 	// clock is what the boot clock shows, in ms; nil: the time since the start.
 	clock func(since time.Duration) uint32
 
+	// lost: what leaves from the first to the second is lost.
+	lost [2]time.Duration
+
 	// stands: the program stands still from the first to the second; what comes meanwhile is read at the second.
 	stands [2]time.Duration
 }
@@ -51,6 +54,9 @@ func (l lateLine) plays(lasts time.Duration, see func(lag *lineLag, m lineMsg, d
 			}
 			if at := comes.Sub(epoch); at >= l.stands[0] && at < l.stands[1] {
 				comes = epoch.Add(l.stands[1])
+			}
+			if since >= l.lost[0] && since < l.lost[1] {
+				return
 			}
 			line = append(line, lineMsg{now, comes, m})
 		}
@@ -126,6 +132,15 @@ func TestAMessageIsAsOldAsWhenItLeftTheVehicle(t *testing.T) {
 		"the boot clock runs over": {lateLine{clock: runsOver}, 0, 10 * ms},
 		"it runs over while it falls behind": {
 			lateLine{clock: runsOver, takes: grows(12*second, 6*second, 6*second)}, lineJitter, second / 5},
+		"it falls behind by 8 s at once": {
+			lateLine{takes: grows(8*second, 1, 8*second)}, clockGap, lineJitter},
+		"unheard the vehicle starts again, and its clock is ahead of the last one heard": {
+			lateLine{lost: [2]time.Duration{8 * second, 32 * second}, clock: func(since time.Duration) uint32 {
+				if since < 20*second {
+					return uint32(since.Milliseconds())
+				}
+				return uint32((since - 20*second).Milliseconds())
+			}}, 0, 10 * ms},
 		"a clock of microseconds is none": {lateLine{clock: func(since time.Duration) uint32 {
 			return uint32(since.Microseconds())
 		}}, 0, 10 * ms},
@@ -219,5 +234,55 @@ func TestOnlyOurQuestionsAreAnsweredAndASilentVehicleIsAskedSeldom(t *testing.T)
 	}
 	if most := int(timeLate/(10*time.Millisecond)) + 6 + 10; asked > most {
 		t.Errorf("asked %d times in a minute, want %d at most", asked, most)
+	}
+}
+
+func TestAQuestionThatWaitedOnTheBoardMeasuresNoRoundTrip(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		9 * time.Second: 9 * time.Second, 11 * time.Second: 0, time.Minute: 0,
+	} {
+		var lag lineLag
+		question := lag.questions.question(epoch)
+		lag.questions.sent(epoch)
+		now := epoch.Add(took)
+		d := lag.hear(&common.MessageTimesync{Tc1: 5, Ts1: question.Ts1}, true, now)
+		if d.trip != want || lag.trip(now) != want || d.after != epoch {
+			t.Errorf("an answer after %v measures %v, the longest is %v, and what comes left after %v", took, d.trip,
+				lag.trip(now), d.after.Sub(epoch))
+		}
+	}
+}
+
+func TestALineThatStaysAsLateAsItHasBecomeHasNotFallenBehind(t *testing.T) {
+	const second = time.Second
+	slow := func(since time.Duration) uint32 { return uint32(since.Seconds() * 988) }
+	for name, c := range map[string]struct {
+		line lateLine
+
+		// from and until: the time in which it has fallen behind
+		from, until time.Duration
+	}{
+		"a quick line": {lateLine{}, 0, 0},
+		"it stays 0.6 s later": {
+			lateLine{takes: grows(8*second, second, 3*second/5)}, 9 * second, 19 * second},
+		"it falls behind for half a minute": {
+			lateLine{takes: grows(8*second, 30*second, 9*second)}, 10 * second, 53 * second},
+		"a slow clock, 0.6 s each way": {
+			lateLine{clock: slow, takes: constant(3 * second / 5), up: 3 * second / 5}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var from, until time.Duration
+			c.line.plays(100*second, func(lag *lineLag, m lineMsg, _ departed) {
+				if lag.fallen() >= fallenBy {
+					until = m.comes.Sub(epoch)
+					if from == 0 {
+						from = until
+					}
+				}
+			})
+			if (from-c.from).Abs() > second || (until-c.until).Abs() > 5*second {
+				t.Errorf("it has fallen behind from %v until %v, want %v and %v", from, until, c.from, c.until)
+			}
+		})
 	}
 }

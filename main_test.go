@@ -21,10 +21,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
 // TestMain is the program itself where a test starts it as a process.
@@ -605,4 +608,106 @@ func TestREADMEShowsTheHelp(t *testing.T) {
 			t.Errorf("README.md does not have %q", line)
 		}
 	}
+}
+
+// flyUDP sends what a simulated autopilot says to an address, and takes what comes back, until the test ends.
+func (s *simulator) flyUDP(t *testing.T, address string) {
+	t.Helper()
+	line := dialed(t, "udp", address)
+	cable, err := s.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		b := make([]byte, 1024)
+		for {
+			n, err := cable.Read(b)
+			if err != nil {
+				return
+			}
+			line.Write(b[:n])
+		}
+	})
+	running.Go(func() {
+		b := make([]byte, 2048)
+		for {
+			n, err := line.Read(b)
+			switch {
+			case errors.Is(err, net.ErrClosed):
+				return
+			case err == nil:
+				cable.Write(b[:n])
+			}
+		}
+	})
+	t.Cleanup(func() {
+		cable.Close()
+		line.Close()
+		running.Wait()
+	})
+}
+
+// stops stops a process, and waits until it stands still.
+func (p *program) stops(t *testing.T) {
+	p.Process.Signal(syscall.SIGSTOP)
+	waitUntil(t, "the process stands still", func() bool {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
+		return strings.Contains(string(stat), ") T ")
+	})
+}
+
+// In real time, because only a real process can be stopped: in a bubble time goes on while something waits.
+func TestAPilotsSwitchWhileTheProgramStandsStillIsKept(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the vehicle and the program are watched for some seconds")
+	}
+	for _, stands := range []time.Duration{
+		60 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 900 * time.Millisecond, 2 * time.Second,
+	} {
+		for path, body := range map[string]string{"/mode": `{"mode":"rtl"}`, "/goto": at(30, 0), "/land": ""} {
+			t.Run(fmt.Sprintf("%s, %v", path[1:], stands), func(t *testing.T) {
+				t.Parallel()
+				standsStill(t, stands, path, "{"+strings.Trim(body, "{}")+"}")
+			})
+		}
+	}
+}
+
+// standsStill lets a program stand still behind the first copy of a command that is not answered.
+func standsStill(t *testing.T, stands time.Duration, path, body string) {
+	address := freeAddress(t, "udp")
+	p := start(t, nil, "-device", "udpin://"+address)
+	s := runSimulator(t, simPX4)
+	s.placeInAir(20)
+	for _, cmd := range []common.MAV_CMD{common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_DO_REPOSITION} {
+		s.change(func() { s.switches().neverDone[cmd] = true })
+	}
+	s.flyUDP(t, address)
+	p.until(t, `"modes":["`) // it has shown its family
+	answered := make(chan string, 1)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		code, answer := p.post(t, path, body)
+		answered <- fmt.Sprint(code, " ", answer)
+	})
+	defer asking.Wait()
+	sent := func() int { return len(commandsOf(s.received())) }
+	waitUntil(t, "the first copy has come", func() bool { return sent() > 0 })
+	p.stops(t)
+	stood := time.Now()
+	time.Sleep(20 * time.Millisecond) // what was on its way has come
+	before := sent()
+	s.pilotMode(px4Custom(3, 0))
+	time.Sleep(time.Until(stood.Add(stands)))
+	p.Process.Signal(syscall.SIGCONT)
+	answer := <-answered
+	time.Sleep(500 * time.Millisecond)
+	if list := commandsOf(s.received())[before:]; len(list) > 0 {
+		t.Errorf("over the pilot's switch went out: %q", list)
+	}
+	if !strings.HasPrefix(answer, "409 ") || !strings.Contains(answer, "interrupted") {
+		t.Errorf("it answered %s", answer)
+	}
+	p.end(t)
 }

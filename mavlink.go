@@ -712,7 +712,14 @@ func (l *link) measured(trip time.Duration, now time.Time) {
 	l.lag.measured(trip, now)
 }
 
-// hasFallen reports whether the line has fallen behind: mavrest by itself then sends only a hold, and that late.
+// answersTime reports whether the vehicle answers questions for its time.
+func (l *link) answersTime(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.lag.proves.IsZero() && !l.lag.silent(now)
+}
+
+// hasFallen reports whether the line has fallen behind: by itself mavrest then sends only a hold, and that late.
 func (l *link) hasFallen() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -307,6 +307,9 @@ type simSetup struct {
 	// params are the parameters that it has.
 	params map[string]float64
 
+	// uptime is for how long it has been on when it runs first.
+	uptime time.Duration
+
 	// armableAfter is the time from boot; ArduPilot really takes 42 s.
 	armableAfter time.Duration
 
@@ -461,7 +464,10 @@ func (s *simulator) run(ctx context.Context) {
 	tick := time.NewTicker(simTick)
 	defer tick.Stop()
 	defer s.unplug()
-	s.change(s.boot)
+	s.change(func() {
+		s.boot()
+		s.booted = s.booted.Add(-s.uptime)
+	})
 	for {
 		ticked := false
 		select {

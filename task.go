@@ -475,6 +475,10 @@ func (t *task) transact(w waiter, s *step) error {
 	x.blind = t.request.urgent() && !t.request.toPlace() && !t.unasked()
 	end := t.follow(w, func(now time.Time) decision {
 		x.copyDue = c.stood.dueAnew(x.copyDue)
+		if !x.blind && c.acks.link.hasFallen() {
+			// The ack is on the way as well, and so may be a pilot's switch.
+			x.copyDue = later(x.copyDue, now.Add(lineJitter))
+		}
 		c.awaited = x.copyDue
 		return x.decide(c.machine.report, &c.reports, c.acks.roundTrip(), t.endedBy != nil, now)
 	}, func(m move) {

@@ -61,6 +61,12 @@ var liarKind = worldKind{"another one that calls itself a copter", simArduPilot,
 
 const liarSetup = 192
 
+// longUp is the bit of a setup of a vehicle that has been on for so long that its boot clock runs over in the flight.
+const longUp = 64
+
+// clockEnds is when a boot clock runs over: 2^32 ms, 49.7 days.
+const clockEnds = (1 << 32) * time.Millisecond
+
 // vehicle is the kind that a flight's setup chooses, its receiver, and whether it begins in the air.
 func vehicle(setup byte) (k worldKind, receiver simReceiver, inAir bool) {
 	if setup >= liarSetup {
@@ -605,6 +611,9 @@ func flyBytes(t *testing.T, setup byte, happens []byte, again string) {
 		truth = s.truth
 		s.receiver = receiver
 		s.switches().delay = soakDelay
+		if setup&longUp > 0 && setup < liarSetup {
+			s.uptime = clockEnds - 30*time.Second - time.Duration(setup%longUp)*4*time.Second
+		}
 		for name, value := range kind.params {
 			s.params[name] = value
 		}
@@ -639,7 +648,7 @@ func flyBytes(t *testing.T, setup byte, happens []byte, again string) {
 				f.Logf("to fly this flight again: %s", again)
 			}
 		})
-		w.note("%s, receiver %d, in the air: %v", kind.name, receiver, inAir)
+		w.note("%s, receiver %d, in the air: %v, on for %v", kind.name, receiver, inAir, f.sim.uptime)
 		if inAir {
 			w.book.begins(foreignTrouble, "placed in the air", false)
 			f.sim.placeInAir(20)
@@ -749,6 +758,8 @@ func thrown(seed uint64) (setup byte, happens []byte) {
 	setup = byte(int(seed)%n + n*dice.IntN(8))
 	if seed%12 == 8 {
 		setup = liarSetup + setup%8
+	} else if seed%7 == 3 {
+		setup |= longUp
 	}
 	for range 150 {
 		at := dice.IntN(total)
