@@ -417,6 +417,10 @@ var worldActs = []act{
 		})
 	}},
 	{"it starts again", 0, 1, 1, func(w *world, arg byte) {
+		if w.sim.uptime > 0 {
+			w.note("its clock would look as if it had run over")
+			return
+		}
 		inFlight := arg%2 == 0
 		w.others(craftTrouble, pick(arg, "restart in the air", "restart on the ground"), false,
 			func() { w.sim.reboot(inFlight) })
