@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -40,6 +41,10 @@ const (
 	// clockWild is how many times faster than ours a clock runs that does not count milliseconds. One that catches up
 	// is slower.
 	clockWild = 100
+
+	// quickWithin is by how much longer than the shortest a round trip is as quick, and how soon a clock comes behind
+	// its answer: together less than counts as a lag.
+	quickWithin = lineJitter / 2
 
 	// timeEvery is the time between two questions for the time while nothing waits for the answer.
 	timeEvery = time.Second
@@ -112,6 +117,11 @@ type lineLag struct {
 	// proves is when the newest question went out whose answer came; zero if none did. due is the same until a clock
 	// has come behind the answer.
 	proves, due time.Time
+
+	// shortest is the shortest round trip; 0: none was measured. quickAt is when the last answer came that was as
+	// quick.
+	shortest time.Duration
+	quickAt  time.Time
 
 	questions timeQuestions
 
@@ -213,6 +223,10 @@ func (l *lineLag) hear(m message.Message, ordered bool, now time.Time) departed 
 			if took := now.Sub(asked); took < tripMost {
 				trip = max(took, 1)
 				l.measured(trip, now)
+				if l.shortest == 0 || trip < l.shortest+quickWithin {
+					l.shortest = min(cmp.Or(l.shortest, trip), trip)
+					l.quickAt = now
+				}
 			}
 		}
 	default:
@@ -288,8 +302,13 @@ func (l *lineLag) bound(offset, took time.Duration) {
 	if !l.due.IsZero() {
 		// It left after the question.
 		left := l.due.Sub(l.origin) - l.ran
-		if !l.bounded || left > l.least {
+		quick := l.at.Sub(l.quickAt) < quickWithin
+		if !l.bounded || left > l.least || quick {
 			l.least = left
+		}
+		if quick {
+			// The line is as quick as it ever was: what remains is the clock's own rate.
+			l.most = max(l.most, offset)
 		}
 		l.bounded = true
 		l.due = time.Time{}
@@ -323,7 +342,8 @@ func (l *lineLag) judge(now time.Time) {
 func (l *lineLag) restart(ms uint32, now time.Time) {
 	*l = lineLag{
 		questions: l.questions, proves: l.proves, left: l.left, longest: l.longest, longestAt: l.longestAt,
-		origin: now, ms: ms, at: now, heard: now, proofFrom: now, quickestFrom: now,
+		shortest: l.shortest,
+		origin:   now, ms: ms, at: now, heard: now, proofFrom: now, quickestFrom: now,
 	}
 }
 
@@ -363,4 +383,5 @@ func (l *lineLag) moved() {
 	l.due = time.Time{}
 	l.unclocked = clockGone
 	l.questions = timeQuestions{}
+	l.shortest = 0
 }

@@ -148,6 +148,15 @@ func TestAMessageIsAsOldAsWhenItLeftTheVehicle(t *testing.T) {
 		"a clock that drifts by 100 ppm": {lateLine{clock: func(since time.Duration) uint32 {
 			return uint32(since.Seconds() * 999.9)
 		}}, 10 * ms, 10 * ms},
+		"1.5 s each way, and a simulator that is 2 % slow": {lateLine{clock: func(since time.Duration) uint32 {
+			return uint32(since.Seconds() * 980)
+		}, takes: constant(3 * second / 2), up: 3 * second / 2}, lineJitter, lineJitter},
+		"1.5 s each way, and a simulator that is 2 % fast": {lateLine{clock: func(since time.Duration) uint32 {
+			return uint32(since.Seconds() * 1020)
+		}, takes: constant(3 * second / 2), up: 3 * second / 2}, lineJitter, lineJitter},
+		"it grows to 8 s, and a simulator that is 2 % slow": {lateLine{clock: func(since time.Duration) uint32 {
+			return uint32(since.Seconds() * 980)
+		}, takes: grows(6*second, 10*second, 8*second)}, lineJitter, 8 * second / 10},
 		"a simulator that is 3 % slow": {lateLine{clock: func(since time.Duration) uint32 {
 			return uint32(since.Seconds() * 970)
 		}}, lineJitter, 2 * lineJitter},
