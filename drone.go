@@ -723,13 +723,9 @@ func (d *drone) snapshot(now time.Time) snapshot {
 		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.linkState(now),
 	}
 
-	// An autopilot checks its present mode. PX4's may need a receiver; ArduPlane does not arm in one that has landed
-	// it. A takeoff leaves that for hold, which needs none.
-	leavesMode := v.firmware == px4 && v.shown() != ModeHold && v.shown() != ModeTakeoff
-	leavesMode = leavesMode || (v.firmware&planes != 0 && (v.shown() == ModeLand || v.shown() == ModeRTL))
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
 	if v.canEnter(ModeTakeoff) && v.unproven == nil {
-		s.armable, s.lacks = d.tel.armable(now, v.armed, leavesMode || armsOnOurStream)
+		s.armable, s.lacks = d.tel.armable(now, v.armed, v.leavesCheckedMode() || armsOnOurStream)
 	}
 	if s.armable != nil && v.setsOff() {
 		s.armable, s.lacks = new(bool), append(s.lacks, "mode")

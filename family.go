@@ -42,9 +42,6 @@ const (
 	strangeAfter = 20
 )
 
-// planes are ArduPlane's families: one firmware.
-const planes = plane | quadPlane
-
 // familyNames are what a vehicle calls itself, of the families that are commanded.
 var familyNames = map[firmware]string{
 	px4: "PX4", copter: "ArduPilot's Copter", plane: "ArduPilot's Plane", quadPlane: "ArduPilot's QuadPlane",

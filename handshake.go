@@ -158,7 +158,8 @@ func (h *handshake) hasHeard(id uint32) bool {
 	return slices.ContainsFunc(h.streams, func(s stream) bool { return s.id == id && !s.heard.IsZero() })
 }
 
-// sends reports whether the vehicle has sent a stream's message for so long, if there was something to send.
+// sends reports whether the vehicle took the request for a stream so long ago: where its message is missing since,
+// there is nothing to send.
 func (h *handshake) sends(id uint32, long time.Duration, now time.Time) bool {
 	i := slices.IndexFunc(h.streams, func(s stream) bool { return s.id == id })
 	return i >= 0 && !h.streams[i].denied && !h.streams[i].answeredAt.IsZero() &&
@@ -212,10 +213,7 @@ func (h *handshake) roundDue(now time.Time) time.Time {
 	if station := h.params.stationAt; !station.IsZero() {
 		seldom = sooner(seldom, station.Add(stationEvery))
 	}
-	if seldom.After(due) {
-		return seldom
-	}
-	return due
+	return later(due, seldom)
 }
 
 // lacksAfter is after how many requests that were not answered, though others were, a firmware counts as

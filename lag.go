@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -223,8 +222,10 @@ func (l *lineLag) hear(m message.Message, ordered bool, now time.Time) departed 
 			if took := now.Sub(asked); took < tripMost {
 				trip = max(took, 1)
 				l.measured(trip, now)
-				if l.shortest == 0 || trip < l.shortest+quickWithin {
-					l.shortest = min(cmp.Or(l.shortest, trip), trip)
+				if l.shortest == 0 || trip < l.shortest {
+					l.shortest = trip
+				}
+				if trip < l.shortest+quickWithin {
 					l.quickAt = now
 				}
 			}
@@ -342,8 +343,7 @@ func (l *lineLag) judge(now time.Time) {
 func (l *lineLag) restart(ms uint32, now time.Time) {
 	*l = lineLag{
 		questions: l.questions, proves: l.proves, left: l.left, longest: l.longest, longestAt: l.longestAt,
-		shortest: l.shortest,
-		origin:   now, ms: ms, at: now, heard: now, proofFrom: now, quickestFrom: now,
+		shortest: l.shortest, origin: now, ms: ms, at: now, heard: now, proofFrom: now, quickestFrom: now,
 	}
 }
 

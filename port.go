@@ -180,6 +180,9 @@ func meantDevice(name string) string {
 // is there, though it may be silent.
 const acknowledgedIn = 5 * time.Second
 
+// userTimeout is TCP_USER_TIMEOUT in tcp(7), which package syscall lacks.
+const userTimeout = 18
+
 // quietTCP is a TCP connection that is read by quietRead and written likewise.
 type quietTCP struct{ *net.TCPConn }
 
@@ -219,8 +222,6 @@ func (c quietTCP) Write(b []byte) (n int, err error) {
 }
 
 func dialTCP(ctx context.Context, address string) (port, error) {
-	// TCP_USER_TIMEOUT in tcp(7), which package syscall lacks.
-	const userTimeout = 18
 	d := net.Dialer{Timeout: writeTimeout, Control: func(_, _ string, c syscall.RawConn) (err error) {
 		c.Control(func(fd uintptr) {
 			err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, userTimeout, int(acknowledgedIn.Milliseconds()))
@@ -490,6 +491,7 @@ func (p *serialPort) Read(b []byte) (int, error) {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, new(syscall.Errno)):
 		return n, err
 	case err != nil:
+		// A raw read of a closed file has an error of its own.
 		return n, os.ErrClosed
 	case n == 0:
 		return n, io.EOF

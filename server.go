@@ -443,7 +443,6 @@ func (c *connection) socket() net.Conn {
 
 // limitUntaken ends the connection when what was written was not taken for a time; the system keeps so many bytes.
 func (c *connection) limitUntaken(bytes int, within time.Duration) {
-	const tcpUserTimeout = 0x12
 	tcp, ok := c.socket().(quietTCP)
 	if !ok {
 		return
@@ -451,7 +450,7 @@ func (c *connection) limitUntaken(bytes int, within time.Duration) {
 	tcp.SetWriteBuffer(bytes)
 	if raw, err := tcp.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) {
-			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(within.Milliseconds()))
+			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, userTimeout, int(within.Milliseconds()))
 		})
 	}
 }

@@ -175,10 +175,7 @@ func (s *sticks) toSend(v situation, kept []shownMode) axes {
 			s.streamed.z = z
 		}
 	}
-	if len(s.sent) == cap(s.sent) {
-		s.sent = append(make([]sentAxes, 0, 2*sentKept), s.sent[max(0, len(s.sent)-sentKept):]...)
-	}
-	s.sent = append(s.sent, sentAxes{s.streamed, v.now})
+	s.sent = append(s.sent[max(0, len(s.sent)-sentKept):], sentAxes{s.streamed, v.now})
 	return s.streamed
 }
 

@@ -47,6 +47,9 @@ const (
 	arduSub
 
 	firmwareUnknown firmware = 0
+
+	// planes are ArduPlane's families: one firmware.
+	planes = plane | quadPlane
 )
 
 func (f firmware) ardupilot() bool { return f >= copter }

@@ -136,6 +136,18 @@ func (v view) shown() Mode {
 	return mode
 }
 
+// leavesCheckedMode reports whether a takeoff leaves the mode that the autopilot's check before arming is about, for
+// hold, which needs no receiver. PX4's present mode may need one; ArduPlane does not arm in one that has landed it.
+func (v view) leavesCheckedMode() bool {
+	switch {
+	case v.firmware == px4:
+		return v.shown() != ModeHold && v.shown() != ModeTakeoff
+	case v.firmware&planes != 0:
+		return v.shown() == ModeLand || v.shown() == ModeRTL
+	}
+	return false
+}
+
 // sticks is what the mode that the vehicle reports does with sticks.
 func (v view) sticks() stickUse {
 	row, _ := v.firmware.row(v.custom)
