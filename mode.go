@@ -290,8 +290,11 @@ const copterBrake = 17
 
 // Times of the reports and of the mode machine (docs/design.md, "Reports" and rule 3).
 const (
-	// newerLeast is how much later than a CURRENT_MODE a HEARTBEAT must have left to be newer than it, and what
-	// newerAfter returns at least.
+	// olderMost is how much later than a CURRENT_MODE a HEARTBEAT may seem to have left that shows the mode before it:
+	// 15 ms by PX4, a HEARTBEAT later, and less than lineJitter because what is below that counts as no lag.
+	olderMost = lineJitter + 20*time.Millisecond
+
+	// newerLeast is what newerAfter returns at least.
 	newerLeast = 100 * time.Millisecond
 
 	// reportFresh is the age at which a report still allows a client's first step.
@@ -387,7 +390,7 @@ func (r *reports) hearHeartbeat(b, last shownMode, d departed, now time.Time) (l
 	r.alive = now
 	b.at = d.latest
 	newest := r.newest(last)
-	mayBeOlder := r.keeps() && b.at.Sub(newest.at) <= newerLeast
+	mayBeOlder := r.keeps() && b.at.Sub(newest.at) <= olderMost
 
 	// PX4 leaves LAND in the instant of disarming: the number is in force already.
 	if mayBeOlder && last.armed && !b.armed {
