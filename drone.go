@@ -730,6 +730,9 @@ func (d *drone) snapshot(now time.Time) snapshot {
 	if s.armable != nil && v.setsOff() {
 		s.armable, s.lacks = new(bool), append(s.lacks, "mode")
 	}
+	if s.armable != nil && s.link.lacksKey() {
+		s.armable, s.lacks = new(bool), append(s.lacks, "signature")
+	}
 	if m := d.cmd.manoeuvre; m != nil {
 		done := m.done
 		s.done = &done

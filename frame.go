@@ -66,6 +66,9 @@ type rawFrame struct {
 	known *message.ReadWriter
 
 	payload []byte
+
+	// whole: as it is on the line
+	whole []byte
 }
 
 // header distinguishes a frame from the others of the last seconds.
@@ -250,6 +253,7 @@ func (d *deframer) next() (rawFrame, bool) {
 		switch {
 		case size > 0:
 			d.babble.over = d.babble.over || f.known != nil
+			f.whole = d.rest[:size]
 			d.rest = d.rest[size:]
 			d.skipped = 0
 			return f, true
@@ -481,12 +485,15 @@ type sender struct {
 
 	// seq: of the next frame
 	seq byte
+
+	// flags: V2FlagSigned where a signature follows the frame
+	flags byte
 }
 
 // newSender returns a sender whose sequence begins at random: two programs with our ids and
 // the same numbers would take each other's frames for echoes of their own.
 func newSender(system, component byte) *sender {
-	return &sender{system, component, byte(rand.N(256))}
+	return &sender{system: system, component: component, seq: byte(rand.N(256))}
 }
 
 // encode returns the frame of a message, which must be in the dialect, and its header.
@@ -496,7 +503,7 @@ func (s *sender) encode(m message.Message) ([]byte, header) {
 	raw := codec.Write(m, true)
 	h := header{seq: s.seq, system: s.system, component: s.component, id: raw.ID}
 	b := []byte{
-		frame.V2MagicByte, byte(len(raw.Payload)), 0, 0,
+		frame.V2MagicByte, byte(len(raw.Payload)), s.flags, 0,
 		h.seq, h.system, h.component, byte(h.id), byte(h.id >> 8), byte(h.id >> 16),
 	}
 	b = append(b, raw.Payload...)

@@ -645,8 +645,8 @@ func TestAVehicleThatAnswersNothingIsSaidToBeReadOnly(t *testing.T) {
 		{"on a network", false, false, read +
 			"check that the router or the bridge passes on to the autopilot what mavrest sends"},
 		{"and signs", true, true, read +
-			"its frames are signed: it ignores those that are not, and mavrest can't sign; turn signing off on this " +
-			"link"},
+			"its frames are signed, and it ignores what is not: start mavrest with -sign and a file with the " +
+			"vehicle's key (docs/install.md, Signing)"},
 	} {
 		for name, beat := range map[string]*common.MessageHeartbeat{"px4": px4Beat(), "ardupilot": copterBeat()} {
 			t.Run(c.name+"/"+name, func(t *testing.T) {

@@ -58,6 +58,9 @@ type options struct {
 	system int
 	gcs    bool
 
+	// sign: the file with the key
+	sign string
+
 	// reach: kilometres
 	reach float64
 
@@ -82,6 +85,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.bind, "bind", "", "")
 	f.IntVar(&o.system, "system", 0, "")
 	f.BoolVar(&o.gcs, "gcs", false, "")
+	f.StringVar(&o.sign, "sign", "", "")
 	f.Float64Var(&o.reach, "reach", defaultReach/1000, "")
 	f.Float64Var(&o.ceiling, "ceiling", defaultCeiling, "")
 	f.Func("host", "", func(s string) error {
@@ -105,30 +109,36 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 		}
 		return o, fmt.Errorf("%w; see -help", err)
 	}
-	switch {
-	case f.NArg() > 0:
+	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q; flags begin with -, see -help", f.Arg(0))
+	}
+	return o, o.fault()
+}
+
+// fault is what is wrong with the options; nil if nothing is.
+func (o options) fault() error {
+	switch {
 	case o.version:
-		return o, nil
+		return nil
 	case o.device == "":
-		return o, errors.New("no -device given; let mavrest look for the autopilot (-device auto), name its port " +
+		return errors.New("no -device given; let mavrest look for the autopilot (-device auto), name its port " +
 			"(-device /dev/serial0), or fly the built-in simulator (-device sim)")
 	case o.baud < 0:
-		return o, fmt.Errorf("-baud %d: want a baud rate, or 0 to find it", o.baud)
+		return fmt.Errorf("-baud %d: want a baud rate, or 0 to find it", o.baud)
 	case o.port < 0 || o.port > 65535:
-		return o, fmt.Errorf("-port %d: want 1 to 65535, or 0 for any free port", o.port)
+		return fmt.Errorf("-port %d: want 1 to 65535, or 0 for any free port", o.port)
 	case bindFault(o.bind) != nil:
-		return o, fmt.Errorf("-bind %s: %w", o.bind, bindFault(o.bind))
+		return fmt.Errorf("-bind %s: %w", o.bind, bindFault(o.bind))
 	case o.system < 0 || o.system > 255:
-		return o, fmt.Errorf("-system %d: want a MAVLink system id, 1 to 255, or 0 for the first vehicle heard",
+		return fmt.Errorf("-system %d: want a MAVLink system id, 1 to 255, or 0 for the first vehicle heard",
 			o.system)
 	case !(o.reach > 0):
 		// NaN is not either
-		return o, fmt.Errorf("-reach %g: want kilometres, over 0", o.reach)
+		return fmt.Errorf("-reach %g: want kilometres, over 0", o.reach)
 	case !(o.ceiling > 0):
-		return o, fmt.Errorf("-ceiling %g: want metres above home, over 0", o.ceiling)
+		return fmt.Errorf("-ceiling %g: want metres above home, over 0", o.ceiling)
 	}
-	return o, nil
+	return nil
 }
 
 // bindFault says what is wrong with what looks like an address and is none, and with an interface; nil for any other
@@ -190,11 +200,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	log := newLogWriter(stderr)
 	defer log.close()
-	level := slog.LevelInfo
-	if o.verbose {
-		level = slog.LevelDebug
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: o.logLevel()})))
+	signing, err := o.signing()
+	if err != nil {
+		return err
 	}
-	slog.SetDefault(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})))
 
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -202,7 +212,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	// The simulated drone flies on while the link ends, as a real one does.
 	deviceCtx, unplug := context.WithCancel(context.WithoutCancel(ctx))
 	defer unplug()
-	dev, err := openDevice(deviceCtx, o, &running)
+	dev, err := openDevice(deviceCtx, o, signing, &running)
 	if err != nil {
 		return err
 	}
@@ -217,6 +227,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	notifySystemd("READY=1\nSTATUS=" + strings.Join(urls.find(), " "))
 
 	d := newDrone(dev, byte(o.system), o.gcs, slog.Default())
+	d.link.signing = signing
 	d.reach = o.reach * 1000
 	d.ceiling = o.ceiling
 	droneCtx, stopDrone := context.WithCancelCause(ctx)
@@ -226,18 +237,43 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	running.Go(func() { stopDrone(server.Serve(listener)) })
 	d.run(droneCtx)
 
-	// d.run has left the vehicle safe and closed the port. The last answers have 2 s to go out.
-	limited, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	if server.Shutdown(limited) != nil {
-		server.Close()
-	}
+	// d.run has left the vehicle safe and closed the port.
+	endServing(server)
 
 	// Nobody asked the program to end: the server has failed.
 	if ctx.Err() == nil {
 		return context.Cause(droneCtx)
 	}
 	return nil
+}
+
+// endServing gives the last answers 2 s to go out.
+func endServing(server server) {
+	limited, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if server.Shutdown(limited) != nil {
+		server.Close()
+	}
+}
+
+// logLevel is the level from which on lines are logged.
+func (o options) logLevel() slog.Level {
+	if o.verbose {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+// signing is by the key of -sign; nil without one.
+func (o options) signing() (*signing, error) {
+	if o.sign == "" {
+		return nil, nil
+	}
+	key, err := readKey(o.sign, os.Getenv("CREDENTIALS_DIRECTORY"))
+	if err != nil {
+		return nil, err
+	}
+	return newSigning(key), nil
 }
 
 // admission is who may use the API.
@@ -251,14 +287,17 @@ func (o options) admission() admission {
 	return admission{hosts: ownHosts(name, string(conf), o.hosts), origins: o.origins}
 }
 
-// openDevice returns the device that -device names, and starts it if it is the simulator.
-func openDevice(ctx context.Context, o options, running *sync.WaitGroup) (device, error) {
+// openDevice returns the device that -device names, and starts it if it is the simulator, which has the key of -sign.
+func openDevice(ctx context.Context, o options, signing *signing, running *sync.WaitGroup) (device, error) {
 	flavours := map[string]simFlavour{"sim": simPX4, "sim:ardupilot": simArduPilot}
 	flavour, ok := flavours[o.device]
 	if !ok {
 		return newDevice(o.device, o.baud, byte(o.system))
 	}
 	s := newSimulator(flavour)
+	if signing != nil {
+		s.sign(signing.key)
+	}
 	running.Go(func() { s.run(ctx) })
 	open := func(context.Context) (port, error) { return s.open() }
 

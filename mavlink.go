@@ -16,6 +16,7 @@ import (
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
+	"github.com/bluenviron/gomavlib/v3/pkg/frame"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
@@ -146,6 +147,9 @@ type link struct {
 	// signed: the vehicle's last frame was signed
 	signed bool
 
+	// signing is by the key of -sign; nil without one.
+	signing *signing
+
 	// others is what else is heard.
 	others neighbours
 
@@ -272,6 +276,9 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	l.writer = w
 	l.framesFrom = time.Time{}
 	l.lag.moved()
+	if l.signing != nil {
+		l.signing.opened()
+	}
 
 	// A stream begins in a frame.
 	l.damage = damage{}
@@ -417,20 +424,32 @@ type linkState struct {
 	// silentAboutTime: the vehicle answers no question for its time
 	silentAboutTime bool
 
-	// signed, lossy: the vehicle's frames are signed; the line is a serial one
-	signed, lossy bool
+	// keyless, lossy: the vehicle's frames are signed, and mavrest has no key (-sign); the line is a serial one
+	keyless, lossy bool
 }
+
+// lacksKey reports whether the vehicle ignores what mavrest sends because it is not signed.
+func (s linkState) lacksKey() bool { return s.keyless && s.silentAboutTime }
+
+// signedWords is what to do about a vehicle that signs, where there is no key.
+const signedWords = "its frames are signed, and it ignores what is not: start mavrest with -sign and a file with the " +
+	"vehicle's key (docs/install.md, Signing)"
 
 func (l *link) state() linkState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	lag, lagKnown := l.lag.now(now)
+	errors := l.device.line.noise.Load()
+	if l.signing != nil {
+		errors += l.signing.refused
+	}
 	return linkState{
 		lag: lag, lagKnown: lagKnown, silentAboutTime: l.lag.silent(now),
-		device: l.device.port(), signed: l.signed, lossy: l.device.lossy,
-		baud: int(l.device.line.baud.Load()), fault: cmp.Or(l.fault, l.hung, l.missing(now), l.damaged(now)),
-		received: l.received.Load(), lost: l.lost.Load(), errors: l.device.line.noise.Load(), sent: l.sent.Load(),
+		device: l.device.port(), keyless: l.signed && l.signing == nil, lossy: l.device.lossy,
+		baud:     int(l.device.line.baud.Load()),
+		fault:    cmp.Or(l.fault, l.hung, l.signing.fault(now), l.missing(now), l.damaged(now)),
+		received: l.received.Load(), lost: l.lost.Load(), errors: errors, sent: l.sent.Load(),
 	}
 }
 
@@ -438,9 +457,8 @@ func (l *link) state() linkState {
 // commanded.
 func (s linkState) unanswered(readOnly bool) error {
 	do := "check that the router or the bridge passes on to the autopilot what mavrest sends"
-	if s.signed {
-		do = "its frames are signed: it ignores those that are not, and mavrest can't sign; turn signing off on " +
-			"this link"
+	if s.keyless {
+		do = signedWords
 	} else if s.lossy {
 		do = "check the wire from the board's TX to the autopilot's RX, and that its port is not half duplex"
 	}
@@ -461,6 +479,8 @@ func (s linkState) late(answers bool) error {
 	case s.lagKnown && s.lag >= lateFrom:
 		return fmt.Errorf("the line from the autopilot is %.1f s behind: all that is shown is that old; send fewer "+
 			"streams on it, set a faster baud rate, or bring the radio nearer", s.lag.Seconds())
+	case s.lacksKey():
+		return errors.New("this vehicle does not answer any more: " + signedWords)
 	case s.silentAboutTime && answers:
 		return errors.New("this autopilot answers no TIMESYNC: how old its reports are can't be proven; check that " +
 			"the router or the bridge passes TIMESYNC on in both directions")
@@ -545,7 +565,9 @@ func (r *reader) read() error {
 		if f.known != nil {
 			r.hearChecked(now)
 		}
-		r.handle(f, now)
+		if l.takes(f, now) {
+			r.handle(f, now)
+		}
 	}
 	r.hearNoise(now)
 	if says := r.in.babble.says(); says != nil {
@@ -564,6 +586,20 @@ func (r *reader) read() error {
 		return r.port.SetReadDeadline(silent)
 	}
 	return r.silent(now)
+}
+
+// takes reports whether a frame counts: with -sign only what is signed with its key. MAVLink came in any case.
+func (l *link) takes(f rawFrame, now time.Time) bool {
+	if l.signing == nil {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	why := l.signing.hear(f, now)
+	if why != taken && f.known != nil {
+		l.hearFrame(now)
+	}
+	return why == taken
 }
 
 // hearChecked takes that a frame with the right checksum came.
@@ -1012,7 +1048,11 @@ func (w *writer) put(o outgoing) error {
 	if o.msg == nil {
 		return w.pass(padding[:], o.to, false)
 	}
-	return w.pass(w.frame(o), o.to, true)
+	b := w.frame(o)
+	if b == nil {
+		return nil
+	}
+	return w.pass(b, o.to, true)
 }
 
 // pass writes bytes, of which a frame counts as sent.
@@ -1050,17 +1090,29 @@ func (w *writer) write(b []byte, to netip.AddrPort) (err error) {
 	return err
 }
 
-// frame encodes a message, and remembers the frame to know its echo.
+// frame encodes a message, and remembers the frame to know its echo; nil if it can't be signed yet.
 func (w *writer) frame(o outgoing) []byte {
 	l := w.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ids := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
-	if w.senders[ids] == nil {
-		w.senders[ids] = newSender(ids[0], ids[1])
+	if l.signing.holds(o.msg) {
+		return nil
 	}
-	b, h := w.senders[ids].encode(o.msg)
-	l.recent.add(h, time.Now())
+	ids := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
+	s := w.senders[ids]
+	if s == nil {
+		s = newSender(ids[0], ids[1])
+		w.senders[ids] = s
+	}
+	if l.signing != nil {
+		s.flags = frame.V2FlagSigned
+	}
+	b, h := s.encode(o.msg)
+	now := time.Now()
+	l.recent.add(h, now)
+	if l.signing != nil {
+		b = l.signing.sign(b, now)
+	}
 	return b
 }
 

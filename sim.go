@@ -361,6 +361,9 @@ type simulator struct {
 	brain  simAutopilot
 	flight simFlier
 
+	// signature: nil: it does not sign
+	signature *simSignature
+
 	// wake: the companion wrote, or change was called
 	wake chan struct{}
 
@@ -515,6 +518,7 @@ func (s *simulator) boot() {
 	s.failsafe = false
 	s.pending = nil
 	s.veilUntil = time.Time{}
+	s.signature.restart()
 	for id, every := range s.streams {
 		s.stream(id, every)
 		if s.gcsPort != nil {
@@ -615,7 +619,7 @@ func (s *simulator) sendFrom(system, component uint8, toGCS bool, msg message.Me
 		// A message that is not in the dialect.
 		panic(err)
 	}
-	s.transmitOn(toGCS, bytes.Clone(s.out.Bytes()))
+	s.transmitOn(toGCS, s.signature.signed(bytes.Clone(s.out.Bytes()), toGCS))
 }
 
 // ack answers a command.
@@ -827,11 +831,16 @@ func (s *simulator) receive() {
 	for f := s.port.next(); f != nil; f = s.port.next() {
 		system := f.GetSystemID()
 		component := f.GetComponentID()
+		if !s.signature.takes(f, false) {
+			continue
+		}
 		s.meddler.heard(system, component, f.GetMessage())
 		s.handle(system, component, false, f.GetMessage())
 	}
 	for f := s.gcsPort.next(); f != nil; f = s.gcsPort.next() {
-		s.handle(f.GetSystemID(), f.GetComponentID(), true, f.GetMessage())
+		if s.signature.takes(f, true) {
+			s.handle(f.GetSystemID(), f.GetComponentID(), true, f.GetMessage())
+		}
 	}
 }
 

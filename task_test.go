@@ -74,6 +74,9 @@ func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 // anew starts another mavrest beside a vehicle that flies already.
 func (f *flight) anew() {
 	d := newDrone(f.drone.link.device, 0, false, f.diary.log())
+	if before := f.drone.link.signing; before != nil {
+		d.link.signing = newSigning(before.key)
+	}
 	f.drone, f.handler = d, newHandler(d, admission{})
 	ctx, end := context.WithCancel(f.Context())
 	var running sync.WaitGroup
