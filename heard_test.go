@@ -174,6 +174,9 @@ func flyOnUDP(t *testing.T, flavour simFlavour, prepare func(*simulator), do fun
 		n.in = make(chan datagram, 1000) // of this bubble
 		n.at(t, vehicle, atHome)
 		d.link.device.datagrams, d.link.device.lossy = true, false
+		if x := vehicle.signature; x != nil {
+			d.link.signing = newSigning(signKey(x.key))
+		}
 		d.link.device.open = func(context.Context) (port, error) {
 			return &networkPort{network: n, gone: make(chan struct{})}, nil
 		}

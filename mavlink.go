@@ -150,6 +150,9 @@ type link struct {
 	// signing is by the key of -sign; nil without one.
 	signing *signing
 
+	// greeted is when a heartbeat went to another address than the vehicle's.
+	greeted time.Time
+
 	// others is what else is heard.
 	others neighbours
 
@@ -565,7 +568,7 @@ func (r *reader) read() error {
 		if f.known != nil {
 			r.hearChecked(now)
 		}
-		if l.takes(f, now) {
+		if r.takes(f, now) {
 			r.handle(f, now)
 		}
 	}
@@ -589,7 +592,8 @@ func (r *reader) read() error {
 }
 
 // takes reports whether a frame counts: with -sign only what is signed with its key. MAVLink came in any case.
-func (l *link) takes(f rawFrame, now time.Time) bool {
+func (r *reader) takes(f rawFrame, now time.Time) bool {
+	l := r.link
 	if l.signing == nil {
 		return true
 	}
@@ -599,7 +603,24 @@ func (l *link) takes(f rawFrame, now time.Time) bool {
 	if why != taken && f.known != nil {
 		l.hearFrame(now)
 	}
+	if why == oldStamp && f.component == autopilotID && r.in.from != l.address.at {
+		l.greet(r.in.from, now)
+	}
 	return why == taken
+}
+
+// greet sends our heartbeat to where a vehicle has started again whose stamps are behind: it counts on from ours, and
+// what it sends then is taken. Its address is not followed before. It needs l.mu.
+func (l *link) greet(to netip.AddrPort, now time.Time) {
+	if l.writer == nil || now.Sub(l.greeted) < heartbeatEvery {
+		return
+	}
+	l.greeted = now
+	select {
+	case l.writer.queue <- outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER), to: to}:
+	default:
+		// The next frame asks for it again.
+	}
 }
 
 // hearChecked takes that a frame with the right checksum came.

@@ -94,6 +94,24 @@ func TestASignedFlightGoesOnBehindARestart(t *testing.T) {
 	}
 }
 
+// It starts again, and counts from its key's stamp again: nothing of it is taken until it has heard ours there.
+func TestAVehicleThatSignsAndStartsAgainAtAnotherAddressIsFollowed(t *testing.T) {
+	for name, flavour := range map[string]simFlavour{"px4": simPX4, "ardupilot": simArduPilot} {
+		t.Run(name, func(t *testing.T) {
+			flyOnUDP(t, flavour, func(s *simulator) { s.sign(ourKey) }, func(f *flight, n *network) {
+				time.Sleep(time.Minute)
+				f.sim.reboot(false)
+				n.at(f.T, f.sim, atNewPort)
+				time.Sleep(5 * time.Second)
+				f.until("it is heard there", 15*time.Second, func() bool {
+					return f.status()["armable"] == true && f.linkError() == ""
+				})
+				f.accepted("/takeoff", `{"altitude":10,"wait":60}`)
+			})
+		})
+	}
+}
+
 func TestTheStatusSaysWhatIsWrongWithTheSignatures(t *testing.T) {
 	for _, c := range []struct {
 		name         string
