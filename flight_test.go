@@ -1153,7 +1153,7 @@ func TestFlights(t *testing.T) {
 	scripts := loadScripts(t, flightWords())
 	if racing() { // which needs each line once: some of each file
 		file := func(s script) any { return strings.SplitN(s.name, "/", 2)[0] }
-		scripts = sampled(t, scripts, len(scripts)/3, file)
+		scripts = sampled(t, scripts, len(scripts)/6, file)
 	}
 	for _, s := range scripts {
 		t.Run(s.name, func(t *testing.T) {

@@ -654,13 +654,18 @@ func TestAFastLineIsReadAsFastAsByABareReader(t *testing.T) {
 		return time.Since(began)
 	}
 	var ours, bare time.Duration
-	for range 3 {
-		bare += took(func(q *serialPort) io.Reader { return q.File })
-		ours += took(func(q *serialPort) io.Reader { return q })
+	for try := range 10 { // the quickest of each: others use the processor too
+		b := took(func(q *serialPort) io.Reader { return q.File })
+		o := took(func(q *serialPort) io.Reader { return q })
+		if try == 0 {
+			ours, bare = o, b
+		}
+		ours, bare = min(ours, o), min(bare, b)
+		if ours <= 2*bare {
+			return
+		}
 	}
-	if ours > 2*bare {
-		t.Errorf("took %v, a bare reader %v", ours, bare)
-	}
+	t.Errorf("took %v, a bare reader %v", ours, bare)
 }
 
 func TestTheSenderOfADatagramIsKnownInBothVersionsOfIP(t *testing.T) {

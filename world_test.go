@@ -735,7 +735,7 @@ func FuzzPilot(f *testing.F) {
 }
 
 var (
-	soakTime = flag.Duration("soak", 2*time.Hour, "simulated time of TestSoak, in flights of 5 minutes; CI takes 24h")
+	soakTime = flag.Duration("soak", 2*time.Hour, "simulated time of TestSoak, in flights of 5 minutes; CI takes 12h")
 	soakSeed = flag.Uint64("soak-seed", 0, "seed of TestSoak's first flight; each further flight has the next seed")
 )
 
