@@ -291,8 +291,8 @@ const copterBrake = 17
 // Times of the reports and of the mode machine (docs/design.md, "Reports" and rule 3).
 const (
 	// olderMost is how much later than a CURRENT_MODE a HEARTBEAT may seem to have left that shows the mode before it:
-	// 15 ms by PX4, a HEARTBEAT later, and less than lineJitter because what is below that counts as no lag.
-	olderMost = lineJitter + 20*time.Millisecond
+	// 15 ms by PX4, and by how far the line may have fallen behind since the newest clock, or without being late yet.
+	olderMost = 20*time.Millisecond + lineJitter + clockGap
 
 	// newerLeast is what newerAfter returns at least.
 	newerLeast = 100 * time.Millisecond

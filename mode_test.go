@@ -709,15 +709,15 @@ func TestAReportIsMadeOfAHeartbeatAndOfTheNumbersThatCameBeforeIt(t *testing.T) 
 			"mode 5, keeps, beat 5 armed, = 6 5 armed",
 		"all kept numbers are reports, in their order": "beat 5 armed, mode 6, mode 7, " +
 			"mode 8, beat 7 armed, =, beat 8 armed, = 6 7 8 armed",
-		"a HEARTBEAT over 120 ms after a kept number is a report": "beat 5 armed, mode 6, +121ms, " +
+		"a HEARTBEAT over 320 ms after a kept number is a report": "beat 5 armed, mode 6, +321ms, " +
 			"beat 7 armed, = 6 7 armed, empty",
-		"a HEARTBEAT over 120 ms later that shows the earlier mode is a report too": "beat 5 armed, mode 6, +121ms, " +
+		"a HEARTBEAT over 320 ms later that shows the earlier mode is a report too": "beat 5 armed, mode 6, +321ms, " +
 			"beat 5 armed, = 6 5 armed",
-		"within 120 ms another mode is no report": "beat 5 armed, mode 6, +120ms, " +
+		"within 320 ms another mode is no report": "beat 5 armed, mode 6, +320ms, " +
 			"beat 7 armed, =",
 		"a HEARTBEAT that disarms shows the newest number": "beat 6 armed, mode 5, beat 6 " +
 			"disarmed, = 5 disarmed, empty",
-		"one that disarms over 120 ms after a kept number shows its own": "beat 6 armed, mode 5, +121ms, " +
+		"one that disarms over 320 ms after a kept number shows its own": "beat 6 armed, mode 5, +321ms, " +
 			"beat 7 disarmed, = 5 7 disarmed, empty",
 		"a HEARTBEAT that disarms while nothing is kept is a report": "beat 6 armed, beat 6 " +
 			"disarmed, = 6 disarmed",
