@@ -784,7 +784,7 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 		{"an ack, and no report for 1 s", mode, "5 ack", "[0]", "not shown 1005"},
 		{"an ack, and a report too late", mode, "5 ack, 1006 shows", "[0]", "not shown 1005"},
 		{"an ack, and another mode", mode, "5 ack, 10 pilot", "[0]", "not shown 1005"},
-		{"announced before, and another mode shows", mode, "-200 announced, 5 pilot", all, "not acked 2000"},
+		{"announced before, and another mode shows", mode, "-400 announced, 5 pilot", all, "not acked 2000"},
 		{"shown before: a report without an ack", mode, "-10 shows, 5 report", all, "not acked 2000"},
 		{"shown before: a report before the ack", mode, "-10 shows, 5 report, 10 ack", "[0]", "not shown 1010"},
 		{"shown before: a report after the ack", mode, "-10 shows, 10 ack, 30 report", "[0]", "proven 30"},
