@@ -279,9 +279,7 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	l.writer = w
 	l.framesFrom = time.Time{}
 	l.lag.moved()
-	if l.signing != nil {
-		l.signing.opened()
-	}
+	l.signing.opened()
 
 	// A stream begins in a frame.
 	l.damage = damage{}
@@ -352,11 +350,16 @@ func (l *link) send(m message.Message) error { return l.sendAs(0, 0, m) }
 func (l *link) sendAs(system, component byte, m message.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.enqueue(outgoing{system, component, m, time.Now(), l.address.at})
+}
+
+// enqueue queues what is to be sent. It never waits. It needs l.mu.
+func (l *link) enqueue(o outgoing) error {
 	if l.writer == nil {
 		return errors.New("the port is not open")
 	}
 	select {
-	case l.writer.queue <- outgoing{system, component, m, time.Now(), l.address.at}:
+	case l.writer.queue <- o:
 		return nil
 	default:
 		return errQueueFull
@@ -612,15 +615,13 @@ func (r *reader) takes(f rawFrame, now time.Time) bool {
 // greet sends our heartbeat to where a vehicle has started again whose stamps are behind: it counts on from ours, and
 // what it sends then is taken. Its address is not followed before. It needs l.mu.
 func (l *link) greet(to netip.AddrPort, now time.Time) {
-	if l.writer == nil || now.Sub(l.greeted) < heartbeatEvery {
+	if now.Sub(l.greeted) < heartbeatEvery {
 		return
 	}
 	l.greeted = now
-	select {
-	case l.writer.queue <- outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER), to: to}:
-	default:
-		// The next frame asks for it again.
-	}
+
+	// What can't be sent is due again in a second.
+	l.enqueue(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER), to: to})
 }
 
 // hearChecked takes that a frame with the right checksum came.
@@ -892,19 +893,14 @@ func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
 func (l *link) askWho(system byte, to netip.AddrPort) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.writer == nil {
-		return
-	}
 	for _, id := range []uint32{idAttitude, idVersion} {
 		question := &common.MessageCommandLong{
 			TargetSystem: system, TargetComponent: autopilotID,
 			Command: common.MAV_CMD_REQUEST_MESSAGE, Param1: float32(id),
 		}
-		select {
-		case l.writer.queue <- outgoing{msg: question, at: time.Now(), to: to}:
-		default:
-			// It is asked again.
-		}
+
+		// What can't be sent is asked again.
+		l.enqueue(outgoing{msg: question, at: time.Now(), to: to})
 	}
 }
 
@@ -1123,10 +1119,10 @@ func (w *writer) frame(o outgoing) []byte {
 	s := w.senders[ids]
 	if s == nil {
 		s = newSender(ids[0], ids[1])
+		if l.signing != nil {
+			s.flags = frame.V2FlagSigned
+		}
 		w.senders[ids] = s
-	}
-	if l.signing != nil {
-		s.flags = frame.V2FlagSigned
 	}
 	b, h := s.encode(o.msg)
 	now := time.Now()

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,10 +21,9 @@ import (
 
 // Signatures (docs/design.md, "Signing"; the format is MAVLink's, "Message Signing").
 const (
-	// signatureSize: link id, stamp, and the signature's own bytes
-	signatureSize = 1 + stampSize + ownSize
-	stampSize     = 6
-	ownSize       = 6
+	// stampSize and ownSize are of a frame's last bytes: behind the link id the stamp, then the signature's own bytes.
+	stampSize = 6
+	ownSize   = 6
 
 	// signLink is our link id, at each start the same: PX4 1.18 keeps 16 streams until it restarts.
 	signLink = 0
@@ -57,8 +57,12 @@ const (
 	// taken: it is
 	taken refusal = iota
 	unsigned
+
+	// unsignable: it is of MAVLink 1
 	unsignable
 	otherKey
+
+	// oldStamp: it came before, or its sender counts from an older stamp
 	oldStamp
 )
 
@@ -108,7 +112,11 @@ func newSigning(key signKey) *signing {
 }
 
 // opened takes that the port was opened: the vehicle counts its stamps by link.
-func (s *signing) opened() { s.heard = 0 }
+func (s *signing) opened() {
+	if s != nil {
+		s.heard = 0
+	}
+}
 
 // holds reports whether a message waits for the vehicle's stamp: before it only HEARTBEAT goes out, because the vehicle
 // takes no stamp that is far behind its own.
@@ -122,9 +130,7 @@ func (s *signing) holds(m message.Message) bool {
 func (s *signing) sign(b []byte, now time.Time) []byte {
 	s.sent = max(s.sent+1, s.heard+1, clockStamp(now))
 	b = append(b, signLink)
-	for i := range stampSize {
-		b = append(b, byte(s.sent>>(8*i)))
-	}
+	b = binary.LittleEndian.AppendUint64(b, s.sent)[:len(b)+stampSize]
 	own := s.signature(b)
 	return append(b, own[:]...)
 }
@@ -174,23 +180,26 @@ func (s *signing) judge(f rawFrame) refusal {
 	case !f.signed:
 		return unsigned
 	}
-	at := len(f.whole) - signatureSize
-	own := s.signature(f.whole[:at+1+stampSize])
-	if subtle.ConstantTimeCompare(own[:], f.whole[at+1+stampSize:]) == 0 {
+	signed, theirs := f.whole[:len(f.whole)-ownSize], f.whole[len(f.whole)-ownSize:]
+	own := s.signature(signed)
+	if subtle.ConstantTimeCompare(own[:], theirs) == 0 {
 		return otherKey
 	}
-	var stamp uint64
-	for i := range stampSize {
-		stamp |= uint64(f.whole[at+1+i]) << (8 * i)
-	}
-	stream := signStream{f.system, f.component, f.whole[at]}
+	at := len(signed) - stampSize
+	var stamp [8]byte
+	copy(stamp[:], signed[at:])
+	return s.count(signStream{f.system, f.component, signed[at-1]}, binary.LittleEndian.Uint64(stamp[:]))
+}
+
+// count takes a stamp that is signed right, unless it is an old one.
+func (s *signing) count(stream signStream, stamp uint64) refusal {
 	last, known := s.streams[stream]
 	switch {
 	case known && stamp <= last, !known && stamp+streamBehind < s.newest, !known && len(s.streams) >= mostStreams:
 		return oldStamp
 	}
 	s.streams[stream] = stamp
-	if f.component == autopilotID {
+	if stream.component == autopilotID {
 		s.heard = max(s.heard, stamp)
 		s.newest = max(s.newest, stamp)
 	}
@@ -258,7 +267,5 @@ func keyFile(name string, own bool) ([]byte, error) {
 	case info.Size() > longest:
 		return nil, errors.New("it is too long for a key; want one line")
 	}
-	var b bytes.Buffer
-	_, err = b.ReadFrom(f)
-	return b.Bytes(), err
+	return io.ReadAll(f)
 }

@@ -19,9 +19,6 @@ type simSignature struct {
 	// streams: the newest stamp of each system, component and link id; a restart forgets them.
 	streams map[[3]byte]uint64
 
-	// kept is the count that a restart begins with.
-	kept uint64
-
 	// dropped is how many frames were not taken.
 	dropped int
 }
@@ -40,7 +37,7 @@ const (
 // sign gives the vehicle a key.
 func (s *simulator) sign(key [32]byte) {
 	s.change(func() {
-		s.signature = &simSignature{key: key, kept: simSignKey}
+		s.signature = &simSignature{key: key}
 		s.signature.restart()
 	})
 }
@@ -50,7 +47,7 @@ func (x *simSignature) restart() {
 	if x == nil {
 		return
 	}
-	x.counts = [2]uint64{x.kept, x.kept}
+	x.counts = [2]uint64{simSignKey, simSignKey}
 	x.streams = make(map[[3]byte]uint64)
 }
 
