@@ -69,6 +69,9 @@ type rawFrame struct {
 
 	// whole: as it is on the line
 	whole []byte
+
+	// came is when its last byte was read: a broken frame before it may have kept it since.
+	came time.Time
 }
 
 // header distinguishes a frame from the others of the last seconds.
@@ -111,7 +114,8 @@ const maxFrame = 10 + 255 + 2 + 13
 // deframer finds frames in a stream of bytes. gomavlib's reader believes the length
 // of a broken frame and loses the good frames inside it. This one goes on at the next
 // byte, so it reads the next whole frame after any noise. A broken frame that claims
-// more bytes than have arrived delays the frames behind it until those bytes arrive.
+// more bytes than have arrived delays the frames behind it until those bytes arrive;
+// each still tells when it came itself.
 //
 // On UDP the datagrams of one sender are one stream: a bridge from a serial line cuts it where it likes. But a
 // datagram that ends with a whole frame is read at once, whatever an earlier one lacked.
@@ -130,11 +134,14 @@ type deframer struct {
 	// errors: places where bytes were not a frame; noise counts once in 256 bytes
 	errors uint64
 
+	// at is when the last read ended.
+	at time.Time
+
+	// arrivals are the reads that brought rest, the oldest first.
+	arrivals []arrival
+
 	// from: of the last datagram; invalid where the port names no sender
 	from netip.AddrPort
-
-	// at is when it came.
-	at time.Time
 
 	// vehicle: its piece makes room for no other sender's
 	vehicle netip.AddrPort
@@ -155,6 +162,14 @@ const (
 	pieceFor   = 500 * time.Millisecond
 )
 
+// arrival is a read that brought bytes.
+type arrival struct {
+	at time.Time
+
+	// behind: bytes of the deframer's rest that came later
+	behind int
+}
+
 // piece is the beginning of a frame whose end may come in the sender's next datagram.
 type piece struct {
 	from  netip.AddrPort
@@ -172,9 +187,32 @@ func (d *deframer) read(r io.Reader) error {
 	}
 	kept := copy(d.buf, d.rest)
 	n, err := r.Read(d.buf[kept:])
+	d.at = time.Now()
 	d.rest = d.buf[:kept+n]
+	d.arrived(kept, n)
 	d.babble.hear(d.buf[kept : kept+n])
 	return err
+}
+
+// arrived takes that n bytes came now, behind those of rest that are kept.
+func (d *deframer) arrived(kept, n int) {
+	d.arrivals = slices.DeleteFunc(d.arrivals, func(a arrival) bool { return a.behind >= kept })
+	for i := range d.arrivals {
+		d.arrivals[i].behind += n
+	}
+	if n > 0 {
+		d.arrivals = append(d.arrivals, arrival{at: d.at})
+	}
+}
+
+// came is when the byte came that rest follows.
+func (d *deframer) came() time.Time {
+	for _, a := range d.arrivals {
+		if a.behind <= len(d.rest) {
+			return a.at
+		}
+	}
+	return d.at
 }
 
 // full reports whether the last read filled the buffer: more may wait.
@@ -196,6 +234,7 @@ func (d *deframer) readDatagram(r io.Reader) error {
 	}
 	d.skipped = 0
 	d.rest = d.buf[maxFrame : maxFrame+n]
+	d.arrivals = append(d.arrivals[:0], arrival{at: d.at})
 	i := slices.IndexFunc(d.pieces, func(p piece) bool { return p.from == d.from && len(p.bytes) > 0 })
 	if n == 0 || i < 0 {
 		return err
@@ -209,6 +248,7 @@ func (d *deframer) readDatagram(r io.Reader) error {
 		begin := maxFrame - len(p.bytes)
 		copy(d.buf[begin:], p.bytes)
 		d.rest = d.buf[begin : maxFrame+n]
+		d.arrivals = append(d.arrivals[:0], arrival{p.at, n}, arrival{at: d.at})
 	}
 	p.bytes = p.bytes[:0]
 	return err
@@ -255,6 +295,7 @@ func (d *deframer) next() (rawFrame, bool) {
 			d.babble.over = d.babble.over || f.known != nil
 			f.whole = d.rest[:size]
 			d.rest = d.rest[size:]
+			f.came = d.came()
 			d.skipped = 0
 			return f, true
 		case size == 0 && !(d.datagrams && d.tailLength() < len(d.rest)):

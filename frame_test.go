@@ -295,6 +295,49 @@ func TestEightSendersKeepAPieceAndTheVehicleIsOneOfThem(t *testing.T) {
 	d.expect(t, one, one)
 }
 
+// A broken frame that claims more bytes than came keeps what comes behind it, for as long as they take to come.
+func TestAFrameTellsWhenItsLastByteCame(t *testing.T) {
+	claim := wireFrame{seq: 1, system: 1, component: 1, payload: []byte{1, 2, 3}, claims: 150}.bytes()
+	one, two, beat := packet(2, 1, 1, attitudeAt(1)), packet(3, 1, 1, attitudeAt(2)), packet(4, 1, 1, px4Beat())
+	many := slices.Repeat(beat, 8)
+	for _, c := range []struct {
+		name      string
+		datagrams bool
+		reads     [][]byte
+		want      []int
+	}{
+		{"each alone", false, [][]byte{one, two, beat}, []int{0, 1, 2}},
+		{"in two", false, [][]byte{one[:20], one[20:]}, []int{1}},
+		{"one ends and one begins", false, [][]byte{one, slices.Concat(two, beat[:5]), beat[5:]}, []int{0, 1, 2}},
+		{"behind a broken one", false, [][]byte{claim, one, slices.Concat(two, beat[:5]), beat[5:], many},
+			[]int{1, 2, 3, 4, 4, 4, 4, 4, 4, 4, 4}},
+		{"behind a broken one, byte by byte", false,
+			slices.Collect(slices.Chunk(slices.Concat(claim, one, two, many), 1)),
+			[]int{len(claim) + len(one) - 1, len(claim) + len(one) + len(two) - 1}},
+		{"a datagram joins two", true, [][]byte{one[:20], slices.Concat(one[20:], two)}, []int{1, 1}},
+		{"a whole one in an earlier datagram", true, [][]byte{slices.Concat(claim, one, two[:9]), two[9:]},
+			[]int{0, 1}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			in, began := deframer{datagrams: c.datagrams}, time.Now()
+			var got []int
+			for _, b := range c.reads {
+				in.read(bytes.NewReader(b))
+				for f, ok := in.next(); ok; f, ok = in.next() {
+					got = append(got, int(f.came.Sub(began)/(pieceFor/2)))
+				}
+				time.Sleep(pieceFor / 2)
+			}
+			if n := len(c.want); len(got) < n || !slices.Equal(got[:n], c.want) {
+				t.Errorf("%s: the frames came with reads %v, want %v", c.name, got, c.want)
+			}
+			if len(in.arrivals) > maxFrame {
+				t.Errorf("%s: %d arrivals are kept", c.name, len(in.arrivals))
+			}
+		})
+	}
+}
+
 func TestATruncatedFrameCostsOnlyItself(t *testing.T) {
 	whole, good, last := packet(1, 1, 1, attitudeAt(1)), packet(2, 1, 1, px4Beat()), packet(3, 1, 1, attitudeAt(2))
 	for cut := range whole {

@@ -563,7 +563,7 @@ func (r *reader) read() error {
 	from := time.Now()
 	l.readFrom.Store(from.UnixNano())
 	err := r.in.read(r.port)
-	now := time.Now()
+	now := r.in.at
 	if now.Sub(from) >= readWaits && !r.in.full() {
 		l.idleFrom.Store(from.UnixNano())
 	}
@@ -739,12 +739,12 @@ func (l *link) sayStranger(f rawFrame, now time.Time) {
 		f.system, f.component)})
 }
 
-// hearOwn hands on a message of the vehicle.
+// hearOwn hands on a message of the vehicle. When it left goes by when it came, not by when it was found.
 func (r *reader) hearOwn(f rawFrame, m message.Message, now time.Time) {
 	l := r.link
 	ordered := r.order.hear(f.seq, now)
 	l.mu.Lock()
-	left := l.lag.hear(m, ordered, now)
+	left := l.lag.hear(m, ordered, f.came)
 	l.mu.Unlock()
 	l.hear(heard{at: now, msg: m, departed: left, ordered: ordered, system: f.system})
 }

@@ -380,6 +380,46 @@ func TestAMessageThatWaitedTooLongInTheQueueIsNotSent(t *testing.T) {
 	})
 }
 
+// The clock that a broken frame kept does not make the line late, nor what comes behind it old.
+func TestWhatABrokenFrameKeptLeftWhenItCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEarshot(0)
+		seq := byte(0)
+		next := func(m message.Message) []byte {
+			seq++
+			return packet(seq, 1, 1, m)
+		}
+		began := time.Now()
+		clock := func() []byte { return next(attitudeAt(uint32(1000 + time.Since(began).Milliseconds()))) }
+		feed := func(b ...[]byte) {
+			e.now = time.Now()
+			e.feed(b...)
+		}
+		for range 50 {
+			feed(clock(), next(px4Beat()))
+			time.Sleep(100 * time.Millisecond)
+		}
+		seq++
+		feed(wireFrame{seq: seq, system: 1, component: 1, payload: []byte{1, 2, 3}, claims: 150}.bytes(), clock(),
+			next(px4Beat()))
+		if len(e.heard) > 0 {
+			t.Fatal("the broken frame kept nothing")
+		}
+		came := time.Now()
+		time.Sleep(400 * time.Millisecond)
+		feed(slices.Repeat(next(px4Beat()), 8))
+		if len(e.heard) < 3 {
+			t.Fatalf("%d events", len(e.heard))
+		}
+		for i, want := range []time.Time{came, came, time.Now()} {
+			if h := e.heard[i]; h.left.After(want) || !h.latest.Equal(want) || h.behind != 0 {
+				t.Errorf("message %d left %v after it came, %v at the latest, %v behind", i, h.left.Sub(want),
+					h.latest.Sub(want), h.behind)
+			}
+		}
+	})
+}
+
 // An autopilot may wait for the end of a broken frame.
 func TestPaddingGoesAheadOfEachRepeatWhereBytesMayBeLost(t *testing.T) {
 	for lossy, want := range map[bool]int{false: 2, true: 3} {
