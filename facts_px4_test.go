@@ -22,7 +22,36 @@ func allProbes() []probe {
 	for i := range ofCopter {
 		ofCopter[i].on = onCopter
 	}
-	return slices.Concat(ofPX4, ofCopter, planeProbes, px4KindProbes)
+	return slices.Concat(ofPX4, ofCopter, planeProbes, px4KindProbes, timeProbes)
+}
+
+// timeProbes are what the proof of when a report left rests on.
+var timeProbes = []probe{
+	{heading: "Both", on: onPX4, from: ground, fact: answersTime, run: (*probed).tellsTime},
+	{heading: "Both", on: onCopter, from: ground, fact: answersTime, run: (*probed).tellsTime},
+}
+
+const answersTime = "TIMESYNC with tc1 0 is answered with our number and the vehicle's time"
+
+func (v *probed) tellsTime() {
+	last := int64(0)
+	for i := range int64(20) {
+		number, asked := 7_000_000_000_000+i, time.Now()
+		v.ours.send(&common.MessageTimesync{Ts1: number})
+		var answer *common.MessageTimesync
+		came := v.first("answer", asked, time.Second, func(m message.Message) bool {
+			t, ok := m.(*common.MessageTimesync)
+			ok = ok && t.Ts1 == number && t.Tc1 != 0
+			if ok {
+				answer = t
+			}
+			return ok
+		})
+		v.ms("answer after", came.Sub(asked), 0, 66, 20)
+		v.must(answer.Tc1 > last, "the vehicle's time went from %d to %d", last, answer.Tc1)
+		last = answer.Tc1
+		time.Sleep(110 * time.Millisecond)
+	}
 }
 
 const runPrearm = common.MAV_CMD_RUN_PREARM_CHECKS
