@@ -170,11 +170,11 @@ func (d *drone) placeAnew(t *task, s *step) error {
 	return nil
 }
 
-// aim is the destination whose height a task's plan keeps: what the task has climbed to, or that of what was commanded
-// here last; nil: there is none.
+// aim is the destination whose height a task's plan keeps: see task.climbed, or that of what was commanded here last;
+// nil: there is none.
 func (d *drone) aim(t *task, v view) *aim {
-	if t.climbsTo != nil {
-		return &aim{place: *t.climbsTo}
+	if t.climbed != nil {
+		return t.climbed
 	}
 
 	// A goto right behind a takeoff may come while that is still arming.
@@ -271,7 +271,7 @@ func (d *drone) awaitClear(w waiter, t *task) error {
 // mustClimb reports whether the task has to send the drone up, and has not yet.
 func (d *drone) mustClimb(t *task, now time.Time) bool {
 	v := d.view(now)
-	return t.climbsTo == nil && v.mustClimb(d.cmd.aim(v))
+	return t.climbed == nil && v.mustClimb(d.cmd.aim(v))
 }
 
 // awaitLift waits until the drone is clear of the ground, or must be sent up.
@@ -296,13 +296,18 @@ func (d *drone) awaitLift(w waiter, t *task) error {
 	return t.mustStop()
 }
 
-// climb sends a vehicle straight up that is too near the ground to fly to a place, and that nothing lifts.
+// climb sends a vehicle straight up that is too near the ground to fly to a place, and that nothing lifts. The task then
+// keeps that height, unless a takeoff led to one that is high enough to fly at.
 func (d *drone) climb(w waiter, t *task) error {
 	if err := d.restSticks(w, t); err != nil {
 		return err
 	}
-	p := planClimb(d.view(time.Now()))
-	t.climbsTo = p.destination
+	v := d.view(time.Now())
+	p := planClimb(v)
+	t.climbed = &aim{place: *p.destination}
+	if last := d.cmd.aim(v); last != nil && last.reached && v.height+last.amsl-v.place.amsl >= lowTakeoff {
+		t.climbed = last
+	}
 	for i := range p.steps {
 		if err := d.doStep(w, t, &p.steps[i], false); err != nil {
 			return err

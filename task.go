@@ -86,8 +86,9 @@ type task struct {
 	// previous: the manoeuvre when its turn came; nil: there was none
 	previous *manoeuvre
 
-	// climbsTo: where it has sent the vehicle up to, before it flies to its place; nil: it has not
-	climbsTo *place
+	// climbed: it has sent the vehicle up before it flies to its place, and its plan keeps this destination's height;
+	// nil: it has not
+	climbed *aim
 
 	// command: the command that went out last; nil: no command did
 	command *command

@@ -360,8 +360,8 @@ var unknownGround = lastGround{amsl: math.NaN(), relative: math.NaN()}
 const liftedOff = 0.3
 
 // lowTakeoff is the height in metres above the ground below which a drone is not clear of it though its takeoff is
-// complete: PX4's estimate was 0.4 m off on the ground.
-const lowTakeoff = 1.0
+// complete: it flies sideways a metre up at least, and PX4's estimate was 0.4 m off on the ground.
+const lowTakeoff = 1.4
 
 // hearLanded takes the landed state that has just come.
 func (t *telemetry) hearLanded(now time.Time) {
