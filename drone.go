@@ -219,6 +219,9 @@ func (d *drone) doDue(now time.Time) time.Time {
 	next = sooner(next, d.sticks.tick(d.with(v)))
 	d.warn(v)
 	d.logReadOnly(v)
+	if text := d.link.recorder.newComplaint(); text != "" {
+		d.notify(text)
+	}
 	if acts := d.act(); acts.hold && d.cmd.idle() {
 		d.wg.Go(func() { d.changeMayWait(d.holdForSilent) })
 	}
@@ -360,7 +363,7 @@ func isTelemetry(m message.Message) bool {
 	case *common.MessageAttitude, *common.MessageGlobalPositionInt, *common.MessageVfrHud,
 		*common.MessageGpsRawInt, *common.MessageGps2Raw, *common.MessageSysStatus, *common.MessageExtendedSysState,
 		*common.MessagePositionTargetGlobalInt, *common.MessageHomePosition, *common.MessageBatteryStatus,
-		*MessageEkfStatusReport:
+		*common.MessageSystemTime, *MessageEkfStatusReport:
 		return true
 	}
 	return false
@@ -429,6 +432,7 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	known := d.machine.known
 	taken := d.machine.judge(d.reportOf(shown, now), shown.at)
 	d.cmd.acks.see(d.machine.report)
+	d.link.recorder.see(d.machine.report.armed)
 	failsafeBegins := shown.failsafe && !before.failsafe
 	if failsafeBegins {
 		d.failsafeAt = shown.at

@@ -366,6 +366,7 @@ func TestProgramSaysWhyItCannotStart(t *testing.T) {
 		{"-device sim -reach -5", "-reach -5: want kilometres"},
 		{"-device sim -reach nan", "-reach NaN: want kilometres"},
 		{"-device sim -ceiling 0", "-ceiling 0: want metres above home, over 0"},
+		{"-device sim -record-max 16", "-record-max 16: want MB for all recorded flights together, at least 32"},
 		{"-device sim -ceiling -5", "-ceiling -5: want metres"},
 		{"-device sim -ceiling nan", "-ceiling NaN: want metres"},
 		{"-device sim -ceiling 200m", `invalid value "200m" for flag -ceiling`},
