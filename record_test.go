@@ -45,7 +45,11 @@ func newMemoryDisk() *memoryDisk {
 	return &memoryDisk{files: map[string]*memoryFile{}, sizes: map[string]int64{}}
 }
 
-func (d *memoryDisk) prepare() error { return d.prepares }
+func (d *memoryDisk) prepare() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.prepares
+}
 
 func (d *memoryDisk) list() (files []storedFile, err error) {
 	d.mu.Lock()
@@ -469,11 +473,13 @@ func TestARecordedFlightHasWhatWasAskedWhatWentOutAndWhoTookTheDrone(t *testing.
 			f.sim.pilotMode(pilots[f.firmware])
 			time.Sleep(3 * time.Second)
 			var all []byte
+			f.diary.mu.Lock()
 			for _, e := range f.diary.entries {
 				if e.who == toVehicle {
 					all = append(all, e.raw...)
 				}
 			}
+			f.diary.mu.Unlock()
 			if strings.Contains(string(all), "command accepted") {
 				t.Error("a line of the log went out to the vehicle")
 			}
