@@ -411,7 +411,13 @@ func (t *tape) begin(now time.Time) {
 	r.mu.Lock()
 	r.dropped = 0
 	r.mu.Unlock()
-	t.open(now)
+
+	// Whoever deleted the flights may have deleted the folder too.
+	if err := r.disk.prepare(); err != nil {
+		t.fail(err)
+	} else {
+		t.open(now)
+	}
 	for _, k := range t.before {
 		t.write(k.records, now)
 	}
@@ -534,7 +540,7 @@ func (r *recorder) makeRoom(began time.Time) (name string, err error) {
 
 // disk is where the files are.
 type disk interface {
-	// prepare is called once, and says why nothing can be written.
+	// prepare is called at the start and before each flight, and says why nothing can be written.
 	prepare() error
 
 	list() ([]storedFile, error)

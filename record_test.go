@@ -519,6 +519,23 @@ func TestTheStatusSaysThatNothingIsRecorded(t *testing.T) {
 	})
 }
 
+func TestAFolderThatWasDeletedIsMadeAgainForTheNextFlight(t *testing.T) {
+	folder := recordFolder(filepath.Join(t.TempDir(), "flights"))
+	r := newRecorder(folder, 256<<20)
+	r.log = slog.New(slog.DiscardHandler)
+	tape := &tape{recorder: r}
+	for range 2 {
+		tape.begin(time.Now())
+		tape.end()
+		if list, err := folder.list(); len(list) != 1 || r.newComplaint() != "" {
+			t.Errorf("%d files, want 1: %v, %v", len(list), err, r.complaint)
+		}
+		if err := os.RemoveAll(string(folder)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestFilesAreTheOwnersAlone(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "var", "flights")
 	r := newRecorder(recordFolder(folder), 256<<20)
