@@ -711,21 +711,7 @@ func readTlog(t testing.TB, name string) []tlogEntry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []tlogEntry
-	var first uint64
-	for len(b) > 0 {
-		us := binary.BigEndian.Uint64(b)
-		if first == 0 {
-			first = us
-		}
-		b = b[8:]
-		size := 8 + int(b[1])
-		if b[0] == frame.V2MagicByte {
-			size = 12 + int(b[1]) + 13*int(b[2]&1)
-		}
-		list = append(list, tlogEntry{time.Duration(us-first) * time.Microsecond, b[:size]})
-		b = b[size:]
-	}
+	_, list := cutTlog(b)
 	return list
 }
 
