@@ -527,6 +527,8 @@ func (d *drone) able() error {
 	switch {
 	case d.cmd.stopped:
 		return errStopping
+	case d.link.device.mute != nil:
+		return refuse(codeUnsupported, "%s", d.link.device.mute)
 	case d.online:
 		return nil
 	}
@@ -539,6 +541,8 @@ func (d *drone) linkState(now time.Time) linkState {
 	v := d.view(now)
 	switch {
 	case s.fault != nil:
+	case d.link.device.mute != nil:
+		s.fault = d.link.device.mute
 	case d.online && d.handshake.answersNothing(now):
 		s.fault = s.unanswered(v.readOnly() != nil || v.unproven != nil)
 	case d.online && v.unproven != nil && now.Sub(d.handshake.began) >= familyWait:
@@ -639,6 +643,9 @@ func (d *drone) view(now time.Time) view {
 // unproven is why the vehicle is not commanded as what it calls itself (docs/design.md, "Who it is"); nil: it has
 // shown that it is that.
 func (d *drone) unproven(now time.Time) error {
+	if d.link.device.mute != nil {
+		return d.link.device.mute
+	}
 	return d.params.family.unproven(d.firmware(), d.tel.boot.at, d.online && d.handshake.answersNothing(now))
 }
 

@@ -134,6 +134,10 @@ func (o options) fault() error {
 		return fmt.Errorf("-reach %g: want kilometres, over 0", o.reach)
 	case !(o.ceiling > 0):
 		return fmt.Errorf("-ceiling %g: want metres above home, over 0", o.ceiling)
+	case strings.HasPrefix(o.device, replayScheme) && o.record != "":
+		return fmt.Errorf("-record %s: a flight that is played was recorded before; leave -record out", o.record)
+	case strings.HasPrefix(o.device, replayScheme) && o.sign != "":
+		return fmt.Errorf("-sign %s: a recorded flight has no signatures; leave -sign out", o.sign)
 	case o.recordMax < leastRecords:
 		return fmt.Errorf("-record-max %d: want MB for all recorded flights together, at least %d", o.recordMax,
 			leastRecords)
@@ -324,6 +328,9 @@ func (o options) admission() admission {
 func openDevice(ctx context.Context, o options, signing *signing, running *sync.WaitGroup) (device, error) {
 	flavours := map[string]simFlavour{"sim": simPX4, "sim:ardupilot": simArduPilot}
 	flavour, ok := flavours[o.device]
+	if strings.HasPrefix(o.device, replayScheme) {
+		return newPlayback(o.device)
+	}
 	if !ok {
 		return newDevice(o.device, o.baud, byte(o.system))
 	}
