@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -515,8 +516,8 @@ func recordName(number int, began time.Time) string {
 	return fmt.Sprintf("mavrest-%06d%s", number, began.UTC().Format(recordTime))
 }
 
-// makeRoom deletes our oldest files until one more has room, and returns its name. The numbers tell which are the
-// oldest: a board's clock may be wrong.
+// makeRoom deletes our oldest files until one more has room, by the limit and on the disk, and returns its name. The
+// numbers tell which are the oldest: a board's clock may be wrong.
 func (r *recorder) makeRoom(began time.Time) (name string, err error) {
 	files, err := r.disk.list()
 	if err != nil {
@@ -529,11 +530,13 @@ func (r *recorder) makeRoom(began time.Time) (name string, err error) {
 		size += f.size
 		number = recordNumber(f.name)
 	}
-	for ; len(files) > 0 && size > r.limit; files = files[1:] {
+	free := r.disk.free()
+	for ; len(files) > 0 && (size > r.limit || free < segmentBytes); files = files[1:] {
 		if err := r.disk.remove(files[0].name); err != nil {
 			return "", err
 		}
 		size -= files[0].size
+		free += files[0].size
 	}
 	return recordName(number+1, began), nil
 }
@@ -544,6 +547,10 @@ type disk interface {
 	prepare() error
 
 	list() ([]storedFile, error)
+
+	// free is how many bytes more can be written.
+	free() int64
+
 	create(name string) (recordFile, error)
 	remove(name string) error
 }
@@ -580,6 +587,14 @@ func (d recordFolder) list() (files []storedFile, err error) {
 		}
 	}
 	return files, err
+}
+
+func (d recordFolder) free() int64 {
+	var disk syscall.Statfs_t
+	if syscall.Statfs(string(d), &disk) != nil {
+		return math.MaxInt64
+	}
+	return int64(disk.Bavail) * int64(disk.Bsize)
 }
 
 func (d recordFolder) create(name string) (recordFile, error) {

@@ -32,6 +32,8 @@ type memoryDisk struct {
 	takes time.Duration // each write
 
 	sizes map[string]int64 // of files whose bytes are not kept
+
+	room int64 // for all files together
 }
 
 type memoryFile struct {
@@ -42,7 +44,7 @@ type memoryFile struct {
 }
 
 func newMemoryDisk() *memoryDisk {
-	return &memoryDisk{files: map[string]*memoryFile{}, sizes: map[string]int64{}}
+	return &memoryDisk{files: map[string]*memoryFile{}, sizes: map[string]int64{}, room: 1 << 40}
 }
 
 func (d *memoryDisk) prepare() error {
@@ -58,6 +60,15 @@ func (d *memoryDisk) list() (files []storedFile, err error) {
 		files = append(files, storedFile{name, int64(len(f.bytes)) + d.sizes[name]})
 	}
 	return files, nil
+}
+
+func (d *memoryDisk) free() int64 {
+	files, _ := d.list()
+	free := d.room
+	for _, f := range files {
+		free -= f.size
+	}
+	return free
 }
 
 func (d *memoryDisk) create(name string) (recordFile, error) {
@@ -342,6 +353,22 @@ func TestOurOldestFilesMakeRoomWithinAFlightTooAndNoOtherFileIsDeleted(t *testin
 		}
 		if want := []string{"000009", "000010", "000011"}; !slices.Equal(numbers, want) || total > 48<<20 {
 			t.Errorf("files %q of %d bytes, want the numbers %q", names, total, want)
+		}
+	})
+}
+
+func TestOnASmallDiskTheNewestFlightsAreKept(t *testing.T) {
+	recordBubble(t, 256<<20, func(r *recorder, d *memoryDisk) {
+		d.room = 70 << 20
+		for n := range 4 {
+			d.files[recordName(n+1, time.Now())] = &memoryFile{disk: d, bytes: make([]byte, segmentBytes)}
+		}
+		r.see(true)
+		r.hears(&common.MessageAttitude{})
+		time.Sleep(2 * time.Second)
+		names := d.names()
+		if len(names) != 4 || recordNumber(names[0]) != 2 || recordNumber(names[3]) != 5 {
+			t.Errorf("files %q, want the numbers 2 to 5", names)
 		}
 	})
 }
