@@ -134,8 +134,6 @@ func (o options) fault() error {
 		return fmt.Errorf("-reach %g: want kilometres, over 0", o.reach)
 	case !(o.ceiling > 0):
 		return fmt.Errorf("-ceiling %g: want metres above home, over 0", o.ceiling)
-	case strings.HasPrefix(o.device, replayScheme) && o.record != "":
-		return fmt.Errorf("-record %s: a flight that is played was recorded before; leave -record out", o.record)
 	case strings.HasPrefix(o.device, replayScheme) && o.sign != "":
 		return fmt.Errorf("-sign %s: a recorded flight has no signatures; leave -sign out", o.sign)
 	case o.recordMax < leastRecords:
@@ -281,7 +279,8 @@ func endServing(server server) {
 
 // startRecorder starts the recorder that -record asks for, which from now on has each line of the log; nil: none is.
 func startRecorder(o options) *recorder {
-	if o.record == "" {
+	// A flight that is played was recorded before.
+	if o.record == "" || strings.HasPrefix(o.device, replayScheme) {
 		return nil
 	}
 	r := newRecorder(recordFolder(o.record), int64(o.recordMax)<<20)
