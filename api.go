@@ -335,15 +335,17 @@ func (a *api) doRequest(
 	if err == nil {
 		err = check()
 	}
+	log := a.drone.log.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body))
 	if err != nil {
+		log.Info("request refused", "error", err)
 		return failed(err)
 	}
+	log.Info("request")
 
 	// The autopilot may take seconds to answer.
 	connOf(r).markBusy(nil)
 	began := time.Now()
 	accepted, err := a.drone.do(*req)
-	log := a.drone.log.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body))
 	took := time.Since(began).Round(time.Millisecond)
 	if err != nil {
 		log.Warn("command failed", "took", took, "error", err)

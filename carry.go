@@ -296,8 +296,8 @@ func (d *drone) awaitLift(w waiter, t *task) error {
 	return t.mustStop()
 }
 
-// climb sends a vehicle straight up that is too near the ground to fly to a place, and that nothing lifts. The task then
-// keeps that height, unless a takeoff led to one that is high enough to fly at.
+// climb sends a vehicle straight up that is too near the ground to fly to a place, and that nothing lifts. The task
+// then keeps that height, unless a takeoff led to one that is high enough to fly at.
 func (d *drone) climb(w waiter, t *task) error {
 	if err := d.restSticks(w, t); err != nil {
 		return err

@@ -219,6 +219,9 @@ func (d *drone) doDue(now time.Time) time.Time {
 	next = sooner(next, d.sticks.tick(d.with(v)))
 	d.warn(v)
 	d.logReadOnly(v)
+	if text := d.link.recorder.newComplaint(); text != "" {
+		d.notify(text)
+	}
 	if acts := d.act(); acts.hold && d.cmd.idle() {
 		d.wg.Go(func() { d.changeMayWait(d.holdForSilent) })
 	}
@@ -360,7 +363,7 @@ func isTelemetry(m message.Message) bool {
 	case *common.MessageAttitude, *common.MessageGlobalPositionInt, *common.MessageVfrHud,
 		*common.MessageGpsRawInt, *common.MessageGps2Raw, *common.MessageSysStatus, *common.MessageExtendedSysState,
 		*common.MessagePositionTargetGlobalInt, *common.MessageHomePosition, *common.MessageBatteryStatus,
-		*MessageEkfStatusReport:
+		*common.MessageSystemTime, *MessageEkfStatusReport:
 		return true
 	}
 	return false
@@ -429,6 +432,7 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 	known := d.machine.known
 	taken := d.machine.judge(d.reportOf(shown, now), shown.at)
 	d.cmd.acks.see(d.machine.report)
+	d.link.recorder.see(d.machine.report.armed)
 	failsafeBegins := shown.failsafe && !before.failsafe
 	if failsafeBegins {
 		d.failsafeAt = shown.at
@@ -523,6 +527,8 @@ func (d *drone) able() error {
 	switch {
 	case d.cmd.stopped:
 		return errStopping
+	case d.link.device.mute != nil:
+		return refuse(codeUnsupported, "%s", d.link.device.mute)
 	case d.online:
 		return nil
 	}
@@ -535,6 +541,8 @@ func (d *drone) linkState(now time.Time) linkState {
 	v := d.view(now)
 	switch {
 	case s.fault != nil:
+	case d.link.device.mute != nil:
+		s.fault = d.link.device.mute
 	case d.online && d.handshake.answersNothing(now):
 		s.fault = s.unanswered(v.readOnly() != nil || v.unproven != nil)
 	case d.online && v.unproven != nil && now.Sub(d.handshake.began) >= familyWait:
@@ -635,6 +643,9 @@ func (d *drone) view(now time.Time) view {
 // unproven is why the vehicle is not commanded as what it calls itself (docs/design.md, "Who it is"); nil: it has
 // shown that it is that.
 func (d *drone) unproven(now time.Time) error {
+	if d.link.device.mute != nil {
+		return d.link.device.mute
+	}
 	return d.params.family.unproven(d.firmware(), d.tel.boot.at, d.online && d.handshake.answersNothing(now))
 }
 

@@ -48,6 +48,7 @@ var (
 	idCurrentMode   = (*common.MessageCurrentMode)(nil).GetID()
 	idRadioStatus   = (*common.MessageRadioStatus)(nil).GetID()
 	idRadio         = (*MessageRadio)(nil).GetID()
+	idSystemTime    = (*common.MessageSystemTime)(nil).GetID()
 	idManualControl = (*common.MessageManualControl)(nil).GetID()
 	idRCOverride    = (*common.MessageRcChannelsOverride)(nil).GetID()
 )
@@ -67,7 +68,7 @@ type rawFrame struct {
 
 	payload []byte
 
-	// whole: as it is on the line
+	// whole: as it is on the line, also only until then
 	whole []byte
 
 	// came is when its last byte was read: a broken frame before it may have kept it since.
@@ -293,7 +294,6 @@ func (d *deframer) next() (rawFrame, bool) {
 		switch {
 		case size > 0:
 			d.babble.over = d.babble.over || f.known != nil
-			f.whole = d.rest[:size]
 			d.rest = d.rest[size:]
 			f.came = d.came()
 			d.skipped = 0
@@ -366,12 +366,15 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	}
 	f.known = codecOf(f.id)
 	if f.known == nil {
-		return f, d.unknown(b, size)
+		size = d.unknown(b, size)
+		f.whole = b[:max(0, size)]
+		return f, size
 	}
 	if len(b) < size {
 		return f, 0
 	}
 	f.payload = b[begin:end]
+	f.whole = b[:size]
 	f.sum = binary.LittleEndian.Uint16(b[end:])
 	if f.sum != checksum(b[1:end], f.known) {
 		return f, -1
@@ -602,6 +605,7 @@ var dialectRW = newDialect(
 	&common.MessageCommandLong{},
 	&common.MessageCommandAck{},
 	&common.MessageTimesync{},
+	&common.MessageSystemTime{},
 	&common.MessageAutopilotVersion{},
 	&common.MessageHomePosition{},
 	&common.MessageRcChannels{},

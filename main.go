@@ -67,6 +67,12 @@ type options struct {
 	// ceiling: metres above home
 	ceiling float64
 
+	// record: the folder of the flight recorder; "": none
+	record string
+
+	// recordMax: MB
+	recordMax int
+
 	hosts   []string
 	origins []string
 	verbose bool
@@ -88,18 +94,9 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.sign, "sign", "", "")
 	f.Float64Var(&o.reach, "reach", defaultReach/1000, "")
 	f.Float64Var(&o.ceiling, "ceiling", defaultCeiling, "")
-	f.Func("host", "", func(s string) error {
-		o.hosts = append(o.hosts, s)
-		if s == "" || strings.ContainsAny(s, "/: ") {
-			return errors.New("want only a name, without scheme or port")
-		}
-		return nil
-	})
-	f.Func("origin", "", func(s string) error {
-		origin, err := pageOrigin(s)
-		o.origins = append(o.origins, origin)
-		return err
-	})
+	f.StringVar(&o.record, "record", "", "")
+	f.IntVar(&o.recordMax, "record-max", 256, "")
+	admissionFlags(f, &o)
 	f.BoolVar(&o.verbose, "v", false, "")
 	f.BoolVar(&o.version, "version", false, "")
 	if err := f.Parse(args); err != nil {
@@ -137,8 +134,29 @@ func (o options) fault() error {
 		return fmt.Errorf("-reach %g: want kilometres, over 0", o.reach)
 	case !(o.ceiling > 0):
 		return fmt.Errorf("-ceiling %g: want metres above home, over 0", o.ceiling)
+	case strings.HasPrefix(o.device, replayScheme) && o.sign != "":
+		return fmt.Errorf("-sign %s: a recorded flight has no signatures; leave -sign out", o.sign)
+	case o.recordMax < leastRecords:
+		return fmt.Errorf("-record-max %d: want MB for all recorded flights together, at least %d", o.recordMax,
+			leastRecords)
 	}
 	return nil
+}
+
+// admissionFlags adds the flags that say who may use the API.
+func admissionFlags(f *flag.FlagSet, o *options) {
+	f.Func("host", "", func(s string) error {
+		o.hosts = append(o.hosts, s)
+		if s == "" || strings.ContainsAny(s, "/: ") {
+			return errors.New("want only a name, without scheme or port")
+		}
+		return nil
+	})
+	f.Func("origin", "", func(s string) error {
+		origin, err := pageOrigin(s)
+		o.origins = append(o.origins, origin)
+		return err
+	})
 }
 
 // bindFault says what is wrong with what looks like an address and is none, and with an interface; nil for any other
@@ -205,6 +223,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	recorder := startRecorder(o)
+	defer recorder.close()
 
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -230,6 +250,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	d.link.signing = signing
 	d.reach = o.reach * 1000
 	d.ceiling = o.ceiling
+	d.link.recorder = recorder
 	droneCtx, stopDrone := context.WithCancelCause(ctx)
 	defer stopDrone(nil)
 	running.Go(func() { supervise(droneCtx, d, urls) })
@@ -254,6 +275,21 @@ func endServing(server server) {
 	if server.Shutdown(limited) != nil {
 		server.Close()
 	}
+}
+
+// startRecorder starts the recorder that -record asks for, which from now on has each line of the log; nil: none is.
+func startRecorder(o options) *recorder {
+	// A flight that is played was recorded before.
+	if o.record == "" || strings.HasPrefix(o.device, replayScheme) {
+		return nil
+	}
+	r := newRecorder(recordFolder(o.record), int64(o.recordMax)<<20)
+	r.log = slog.New(recordedLog{Handler: slog.Default().Handler(), recorder: r})
+	slog.SetDefault(r.log)
+
+	// close waits for it.
+	go r.run()
+	return r
 }
 
 // logLevel is the level from which on lines are logged.
@@ -291,6 +327,9 @@ func (o options) admission() admission {
 func openDevice(ctx context.Context, o options, signing *signing, running *sync.WaitGroup) (device, error) {
 	flavours := map[string]simFlavour{"sim": simPX4, "sim:ardupilot": simArduPilot}
 	flavour, ok := flavours[o.device]
+	if strings.HasPrefix(o.device, replayScheme) {
+		return newPlayback(o.device)
+	}
 	if !ok {
 		return newDevice(o.device, o.baud, byte(o.system))
 	}

@@ -98,6 +98,9 @@ type link struct {
 	log  *slog.Logger
 	hear func(heard)
 
+	// recorder: nil without -record
+	recorder *recorder
+
 	// sent, received, lost: frames
 	sent, received, lost atomic.Uint64
 
@@ -570,6 +573,7 @@ func (r *reader) read() error {
 	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
 		if f.known != nil {
 			r.hearChecked(now)
+			l.recorder.heard(f, now)
 		}
 		if r.takes(f, now) {
 			r.handle(f, now)
@@ -1087,6 +1091,7 @@ func (w *writer) pass(b []byte, to netip.AddrPort, isFrame bool) error {
 		return nil
 	case err == nil && isFrame:
 		w.link.sent.Add(1)
+		w.link.recorder.sent(b)
 	}
 	return err
 }

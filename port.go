@@ -70,6 +70,9 @@ type device struct {
 	// datagrams: a read brings a datagram: what one sender sends is a stream of its own
 	datagrams bool
 
+	// mute is why what is written reaches nobody; nil: it may reach the vehicle
+	mute error
+
 	// line: nil until the link makes one
 	line *lineState
 }
@@ -136,8 +139,8 @@ func newDevice(name string, baud int, system byte) (device, error) {
 		return device{}, fmt.Errorf("-device %s: mavrest spells it -device %s", name, meant)
 	}
 	return device{}, fmt.Errorf("-device %s: want auto, a serial device (/dev/serial0; a baud rate goes into "+
-		"-baud), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a "+
-		"number from 1 to 65535", name)
+		"-baud), udpin://0.0.0.0:14550, udpout://host:port, tcp://host:port, sim, sim:ardupilot or replay:FILE; a "+
+		"port is a number from 1 to 65535", name)
 }
 
 // isAddress reports whether an address has a port that is a number, and not 0, which stands for any port.

@@ -1740,7 +1740,7 @@ func TestTCPIsConnectedAgainAfterThePeerHasClosed(t *testing.T) {
 
 func TestAnInvalidDeviceNameIsAnErrorWithAHint(t *testing.T) {
 	const hint = "want auto, a serial device (/dev/serial0; a baud rate goes into -baud), udpin://0.0.0.0:14550, " +
-		"udpout://host:port, tcp://host:port, sim or sim:ardupilot; a port is a number from 1 to 65535"
+		"udpout://host:port, tcp://host:port, sim, sim:ardupilot or replay:FILE; a port is a number from 1 to 65535"
 	for _, name := range strings.Fields("127.0.0.1:14550 :14550 [::1]:14550 drone.local:5760 ttyACM0 simulator " +
 		"sim:px4 Auto" +
 		" udpin:// udpin://host udpin://14540 udpout://1.2.3.4 udpout://1.2.3.4:65536 udpout://1.2.3.4:http tcp://" +

@@ -758,6 +758,8 @@ type diary struct {
 	began    time.Time
 	firmware firmware
 
+	home [2]float64 // places are metres from there; zero: from the simulator's
+
 	tail int       // how many of its last lines a failure prints; 0 for diaryLines
 	ends time.Time // what came later is not printed; zero: all is
 
@@ -1006,6 +1008,14 @@ func parseFrames(b []byte) (list []message.Message) {
 	return []message.Message{f.GetMessage()}
 }
 
+// metres are those of a place from the flight's home.
+func (d *diary) metres(lat, lon float64) (north, east float64) {
+	if d.home == [2]float64{} {
+		return simMetres(lat, lon)
+	}
+	return (lat - d.home[0]) * simDegree, (lon - d.home[1]) * simDegree * math.Cos(d.home[0]*math.Pi/180)
+}
+
 func short(v fmt.Stringer, prefix string) string { return strings.TrimPrefix(v.String(), prefix) }
 
 // tell makes a line of a message, or none where it says nothing new.
@@ -1024,7 +1034,7 @@ func (r *diaryReader) tell(at time.Time, who string, msg message.Message) {
 		r.command(at, who, m.Command, int(m.Confirmation),
 			[]float32{m.Param1, m.Param2, m.Param3, m.Param4, m.Param5, m.Param6, m.Param7}, mode)
 	case *common.MessageCommandInt:
-		n, e := simMetres(float64(m.X)/1e7, float64(m.Y)/1e7)
+		n, e := r.d.metres(float64(m.X)/1e7, float64(m.Y)/1e7)
 		r.say(at, who, fmt.Sprintf("COMMAND_INT %s to %.1f m north, %.1f m east, z %.1f in %s; params %g %g %g %g%s",
 			short(m.Command, "MAV_CMD_"), n, e, m.Z, short(m.Frame, "MAV_FRAME_"),
 			m.Param1, m.Param2, m.Param3, m.Param4, r.where), "")
@@ -1051,12 +1061,15 @@ func (r *diaryReader) tell(at time.Time, who string, msg message.Message) {
 	case *common.MessageHomePosition:
 		r.changed(at, who, "HOME_POSITION", fmt.Sprintf("%.1f m AMSL", float64(m.Altitude)/1000))
 	case *common.MessagePositionTargetGlobalInt:
-		n, e := simMetres(float64(m.LatInt)/1e7, float64(m.LonInt)/1e7)
+		n, e := r.d.metres(float64(m.LatInt)/1e7, float64(m.LonInt)/1e7)
 		r.changed(at, who, "POSITION_TARGET_GLOBAL_INT", fmt.Sprintf("%.0f m north, %.0f m east, %.0f up", n, e, m.Alt))
 	case *common.MessageParamValue:
 		r.changed(at, who, "PARAM_VALUE", fmt.Sprintf("%s %g", m.ParamId, m.ParamValue))
 	case *common.MessageGlobalPositionInt:
-		n, e := simMetres(float64(m.Lat)/1e7, float64(m.Lon)/1e7)
+		if who != fromVehicle {
+			return
+		}
+		n, e := r.d.metres(float64(m.Lat)/1e7, float64(m.Lon)/1e7)
 		r.where = fmt.Sprintf("   [%.1f m north, %.1f m east, %.1f m up, %.1f m/s]", n, e, float64(m.RelativeAlt)/1000,
 			math.Hypot(float64(m.Vx), float64(m.Vy))/100)
 	case *common.MessageAutopilotVersion:
@@ -1070,7 +1083,7 @@ func (r *diaryReader) heartbeat(at time.Time, who string, typ common.MAV_TYPE, m
 	if base&uint8(common.MAV_MODE_FLAG_SAFETY_ARMED) != 0 {
 		armed = "armed"
 	}
-	if who == toVehicle { // ours
+	if who != fromVehicle { // ours, or another program's
 		r.changed(at, who, "HEARTBEAT as "+short(typ, "MAV_TYPE_"), "each second")
 		return
 	}
