@@ -468,7 +468,7 @@ type inputAnswer struct {
 
 func (a *api) postInput(w http.ResponseWriter, r *http.Request) response {
 	var roll, pitch, yaw, throttle, timeout *float64
-	_, err := readFields(w, r, `{"roll":0.2,"throttle":0.5}`, []field{
+	body, err := readFields(w, r, `{"roll":0.2,"throttle":0.5}`, []field{
 		{"roll", &roll, -1, 1, "of full stick (right is positive)", ""},
 		{"pitch", &pitch, -1, 1, "of full stick (forward is positive)", ""},
 		{"yaw", &yaw, -1, 1, "of full stick (clockwise is positive)", ""},
@@ -479,6 +479,10 @@ func (a *api) postInput(w http.ResponseWriter, r *http.Request) response {
 		return failed(err)
 	}
 
+	say := func(how string, what any) {
+		a.drone.log.Debug(stickLine, "from", r.RemoteAddr, "route", r.URL.Path, "body", string(body), how, what)
+	}
+
 	// seconds (docs/openapi.yaml)
 	expires := or(timeout, 0.5)
 	mode, err := a.drone.input(stickInput{
@@ -486,9 +490,10 @@ func (a *api) postInput(w http.ResponseWriter, r *http.Request) response {
 		timeout: time.Duration(expires * float64(time.Second)), from: clientOf(r),
 	})
 	if err != nil {
+		say("refused", err)
 		return failed(err)
 	}
-	a.drone.log.Debug("sticks", "from", r.RemoteAddr, "mode", mode)
+	say("mode", mode)
 	return success(inputAnswer{Status: "OK", Mode: mode.String(), ExpiresIn: number(expires)})
 }
 

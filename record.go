@@ -622,14 +622,26 @@ type recordedLog struct {
 	attrs string
 }
 
+// stickLine is the log's line of a POST input. They come 25 times a second: the log has them only with -v, a record
+// always.
+const stickLine = "sticks"
+
+// Enabled is true of what the log is to have, and of what may be a stickLine.
+func (h recordedLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return level == slog.LevelDebug || h.Handler.Enabled(ctx, level)
+}
+
 func (h recordedLog) Handle(ctx context.Context, line slog.Record) error {
-	if line.Level >= slog.LevelInfo {
+	if line.Level >= slog.LevelInfo || line.Message == stickLine {
 		text := line.Message + h.attrs
 		line.Attrs(func(a slog.Attr) bool {
 			text += attrText(a)
 			return true
 		})
 		h.recorder.say(severityOf(line.Level), text)
+	}
+	if !h.Handler.Enabled(ctx, line.Level) {
+		return nil
 	}
 	return h.Handler.Handle(ctx, line)
 }
@@ -650,6 +662,8 @@ func severityOf(level slog.Level) common.MAV_SEVERITY {
 		return common.MAV_SEVERITY_ERROR
 	case level >= slog.LevelWarn:
 		return common.MAV_SEVERITY_WARNING
+	case level >= slog.LevelInfo:
+		return common.MAV_SEVERITY_INFO
 	}
-	return common.MAV_SEVERITY_INFO
+	return common.MAV_SEVERITY_DEBUG
 }

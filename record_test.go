@@ -316,6 +316,26 @@ func TestALineOfTheLogIsRecordedInChunksThatGiveItBack(t *testing.T) {
 
 func must(b []byte, _ header) []byte { return b }
 
+func TestEachInputIsRecordedThoughTheLogHasItOnlyWithV(t *testing.T) {
+	for level, logged := range map[slog.Level]int{slog.LevelInfo: 0, slog.LevelDebug: 2} {
+		recordBubble(t, 256<<20, func(r *recorder, d *memoryDisk) {
+			r.see(true)
+			var out bytes.Buffer
+			handler := slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})
+			log := slog.New(recordedLog{Handler: handler, recorder: r})
+			log.Debug(stickLine, "body", "{}")
+			log.Debug("something else")
+			time.Sleep(2 * time.Second)
+			if got := texts(readRecords(t, d.only(t))); len(got) != 1 || got[0] != "sticks body={}" {
+				t.Errorf("recorded %q", got)
+			}
+			if n := strings.Count(out.String(), "\n"); n != logged {
+				t.Errorf("%v: %d lines in the log, want %d", level, n, logged)
+			}
+		})
+	}
+}
+
 func TestOurOldestFilesMakeRoomWithinAFlightTooAndNoOtherFileIsDeleted(t *testing.T) {
 	recordBubble(t, 48<<20, func(r *recorder, d *memoryDisk) {
 		others := []string{
