@@ -442,7 +442,7 @@ func (d *drone) ready(s *step) time.Time {
 		at = later(at, acks.modeFrom)
 	}
 	if !s.byReport() {
-		at = later(at, acks.late[s.cmd])
+		at = later(at, acks.lateUntil(s.cmd))
 	}
 	return at
 }

@@ -60,7 +60,7 @@ type acks struct {
 
 	waiting map[common.MAV_CMD]*command
 
-	// late: until then acks of an earlier command with that number may come
+	// late is when the newest copy went out of a command with that number whose ack may still come (lateUntil).
 	late map[common.MAV_CMD]time.Time
 
 	// trip is the round trip last measured, behind how far the line was behind then.
@@ -168,8 +168,18 @@ func (a *acks) open(s *step, before report) *command {
 func (a *acks) close(c *command) {
 	delete(a.waiting, c.step.cmd)
 	if c.copies > 1 || (c.copies == 1 && !c.answered()) {
-		a.late[c.step.cmd] = c.triedAt.Add(max(lateAck, a.copyGap()))
+		a.late[c.step.cmd] = c.triedAt
 	}
+}
+
+// lateUntil is until when the ack of an earlier command with a number may come; zero: none may. It follows the round
+// trip: of an outage the first answers come late, and the next ones at once.
+func (a *acks) lateUntil(cmd common.MAV_CMD) time.Time {
+	tried, ok := a.late[cmd]
+	if !ok {
+		return time.Time{}
+	}
+	return tried.Add(max(lateAck, a.copyGap()))
 }
 
 // modeAnswered records the answer to the last mode change, an ack or a report, if cmd is its number.

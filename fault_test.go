@@ -512,7 +512,7 @@ func TestABadSerialLineNeverLies(t *testing.T) {
 				s.beat()
 				d.mu.Lock()
 				defer d.mu.Unlock()
-				return !time.Now().Before(d.cmd.acks.late[common.MAV_CMD_DO_SET_MODE])
+				return !time.Now().Before(d.cmd.acks.lateUntil(common.MAV_CMD_DO_SET_MODE))
 			})
 			if _, err := d.do(holdHere); err != nil {
 				t.Errorf("on a good line: %v", err)

@@ -296,7 +296,7 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 		a.close(x)
 		h.open = nil
 	}
-	if late := a.late[common.MAV_CMD_SET_MESSAGE_INTERVAL]; now.Before(late) {
+	if late := a.lateUntil(common.MAV_CMD_SET_MESSAGE_INTERVAL); now.Before(late) {
 		return late
 	}
 	var first *stream
