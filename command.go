@@ -173,7 +173,7 @@ func (a *acks) close(c *command) {
 }
 
 // lateUntil is until when the ack of an earlier command with a number may come; zero: none may. It follows the round
-// trip: of an outage the first answers come late, and the next ones at once.
+// trip: behind an outage the first answers come late, and the next ones at once.
 func (a *acks) lateUntil(cmd common.MAV_CMD) time.Time {
 	tried, ok := a.late[cmd]
 	if !ok {

@@ -68,7 +68,7 @@ type rawFrame struct {
 
 	payload []byte
 
-	// whole: as it is on the line, also only until then
+	// whole: as it is on the line, valid for as long as payload
 	whole []byte
 
 	// came is when its last byte was read: a broken frame before it may have kept it since.
@@ -206,7 +206,7 @@ func (d *deframer) arrived(kept, n int) {
 	}
 }
 
-// came is when the byte came that rest follows.
+// came is when the byte just ahead of rest came.
 func (d *deframer) came() time.Time {
 	for _, a := range d.arrivals {
 		if a.behind <= len(d.rest) {

@@ -134,7 +134,7 @@ func (o options) fault() error {
 		return fmt.Errorf("-reach %g: want kilometres, over 0", o.reach)
 	case !(o.ceiling > 0):
 		return fmt.Errorf("-ceiling %g: want metres above home, over 0", o.ceiling)
-	case strings.HasPrefix(o.device, replayScheme) && o.sign != "":
+	case o.plays() && o.sign != "":
 		return fmt.Errorf("-sign %s: a recorded flight has no signatures; leave -sign out", o.sign)
 	case o.recordMax < leastRecords:
 		return fmt.Errorf("-record-max %d: want MB for all recorded flights together, at least %d", o.recordMax,
@@ -277,10 +277,13 @@ func endServing(server server) {
 	}
 }
 
+// plays reports whether -device is a recorded flight.
+func (o options) plays() bool { return strings.HasPrefix(o.device, replayScheme) }
+
 // startRecorder starts the recorder that -record asks for, which from now on has each line of the log; nil: none is.
 func startRecorder(o options) *recorder {
 	// A flight that is played was recorded before.
-	if o.record == "" || strings.HasPrefix(o.device, replayScheme) {
+	if o.record == "" || o.plays() {
 		return nil
 	}
 	r := newRecorder(recordFolder(o.record), int64(o.recordMax)<<20)
@@ -327,7 +330,7 @@ func (o options) admission() admission {
 func openDevice(ctx context.Context, o options, signing *signing, running *sync.WaitGroup) (device, error) {
 	flavours := map[string]simFlavour{"sim": simPX4, "sim:ardupilot": simArduPilot}
 	flavour, ok := flavours[o.device]
-	if strings.HasPrefix(o.device, replayScheme) {
+	if o.plays() {
 		return newPlayback(o.device)
 	}
 	if !ok {

@@ -743,7 +743,8 @@ func (l *link) sayStranger(f rawFrame, now time.Time) {
 		f.system, f.component)})
 }
 
-// hearOwn hands on a message of the vehicle. When it left goes by when it came, not by when it was found.
+// hearOwn hands on a message of the vehicle. Its age counts from when its last byte came, also where a broken frame hid
+// it until now.
 func (r *reader) hearOwn(f rawFrame, m message.Message, now time.Time) {
 	l := r.link
 	ordered := r.order.hear(f.seq, now)
