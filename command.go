@@ -74,20 +74,6 @@ type acks struct {
 
 	// modeCmd: of the mode change sent last
 	modeCmd common.MAV_CMD
-
-	// asked: the kinds of question that went out since the handshake began
-	asked map[questionKind]bool
-
-	// answeredFrom is when one of them was answered first; zero: none was.
-	answeredFrom time.Time
-}
-
-// questionKind is a kind of question to the vehicle: a command with its first number, which names the stream or the
-// message that is asked for, or a parameter.
-type questionKind struct {
-	cmd   common.MAV_CMD
-	id    uint32
-	param string
 }
 
 // command is one MAVLink command with its copies and its answer.
@@ -153,7 +139,6 @@ func newAcks(l *link, tel *telemetry) *acks {
 		tel:     tel,
 		waiting: make(map[common.MAV_CMD]*command),
 		late:    make(map[common.MAV_CMD]time.Time),
-		asked:   make(map[questionKind]bool),
 	}
 }
 
@@ -200,7 +185,6 @@ func (a *acks) send(c *command) error {
 	if err := a.link.send(c.step.message(a.tel.id.system, uint8(c.copies))); err != nil {
 		return err
 	}
-	a.asked[questionKind{cmd: c.step.cmd, id: uint32(max(0, c.step.p[0]))}] = true
 	if c.copies == 0 {
 		c.sentAt = now
 	}
@@ -214,8 +198,6 @@ func (a *acks) send(c *command) error {
 
 // hear takes an ack that the vehicle sent to us.
 func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
-	a.hearAnswer(now)
-
 	// IN_PROGRESS: the answer is still to come.
 	if result == uint8(common.MAV_RESULT_IN_PROGRESS) {
 		return
@@ -244,21 +226,6 @@ func (a *acks) see(r report) {
 // see takes a report. Its number may have been kept since before the first copy: such a one shows nothing.
 func (c *command) see(r report) {
 	c.seen = c.seen || (!r.at.Before(c.sentAt) && c.shows(r))
-}
-
-// hearAnswer records that a question was answered.
-func (a *acks) hearAnswer(now time.Time) {
-	if a.answeredFrom.IsZero() {
-		a.answeredFrom = now
-	}
-}
-
-// answersFor is for how long the vehicle has answered questions.
-func (a *acks) answersFor(now time.Time) time.Duration {
-	if a.answeredFrom.IsZero() {
-		return 0
-	}
-	return now.Sub(a.answeredFrom)
 }
 
 // roundTrip is how long an answer takes now.
@@ -291,7 +258,6 @@ func (a *acks) copyGap() time.Duration { return max(copyEvery, a.roundTrip()*3/2
 // ask asks for a message (REQUEST_MESSAGE, 512). Its ack means nothing.
 func (a *acks) ask(id uint32) error {
 	s := a.tel.id.firmware().step(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
-	a.asked[questionKind{cmd: s.cmd, id: id}] = true
 	return a.link.send(s.message(a.tel.id.system, 0))
 }
 

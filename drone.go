@@ -330,11 +330,14 @@ func (d *drone) hearMessage(h heard) {
 	case *common.MessageCommandAck:
 		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
 			d.cmd.acks.hear(m.Command, uint8(m.Result), now)
+			d.handshake.hearAnswer(now)
 			d.handshake.answered = true
 			d.link.acknowledged()
 		}
 	case *common.MessageParamValue:
-		d.params.hear(m, now)
+		if ours := d.params.hear(m, now); ours {
+			d.handshake.hearAnswer(now)
+		}
 	case *common.MessageSysStatus:
 		d.hearReceiver(h.left)
 	case *common.MessageManualControl:
@@ -342,7 +345,7 @@ func (d *drone) hearMessage(h heard) {
 	case *common.MessageRcChannels:
 		d.sticks.hearChannels(d.situation(now), d.tel.rc.channel)
 	case *common.MessageAutopilotVersion:
-		d.cmd.acks.hearAnswer(now)
+		d.handshake.hearAnswer(now)
 		d.params.family.hearUID(autopilotUID{m.Uid, m.Uid2})
 		span, everFlown := flown[d.firmware()]
 		v := d.tel.id.version
@@ -548,7 +551,7 @@ func (d *drone) linkState(now time.Time) linkState {
 	case d.online && v.unproven != nil && now.Sub(d.handshake.began) >= familyWait:
 		s.fault = v.unproven
 	case d.online:
-		s.fault = s.late(d.cmd.acks.answersFor(now) >= silentFor)
+		s.fault = s.late(d.handshake.answersFor(now) >= silentFor)
 	case d.tel.beat.at.IsZero():
 		s.fault = fmt.Errorf("no autopilot was heard yet on %s; check the wiring, the baud rate or address, "+
 			"and the autopilot's MAVLink settings", s.device)

@@ -100,6 +100,12 @@ type handshake struct {
 
 	began time.Time
 
+	// kinds: the kinds of question that went out since then
+	kinds map[questionKind]bool
+
+	// answeredFrom is when the vehicle answered first since then; zero if it has not.
+	answeredFrom time.Time
+
 	// questioned is when ask ran last.
 	questioned time.Time
 
@@ -110,15 +116,19 @@ type handshake struct {
 	unanswered map[string]int
 }
 
+// questionKind is a kind of question: the stream, the message or the parameter that is asked for.
+type questionKind struct {
+	stream, message uint32
+	parameter       string
+}
+
 // begin starts the questions over; tick sends them. A parameter that is known stays known and
 // is not requested again: the caller clears the ones that may have changed.
 func (h *handshake) begin(now time.Time) {
 	if h.open != nil {
 		h.params.acks.close(h.open)
 	}
-	h.params.acks.answeredFrom = time.Time{}
-	clear(h.params.acks.asked)
-	*h = handshake{params: h.params, unanswered: make(map[string]int)}
+	*h = handshake{params: h.params, kinds: make(map[questionKind]bool), unanswered: make(map[string]int)}
 	h.firmware, h.began = h.params.tel.id.firmware(), now
 
 	// ArduPilot sends it as often as it is asked
@@ -182,8 +192,28 @@ const (
 
 // answersNothing reports whether the vehicle answers nothing that is sent, as where only one wire is connected.
 func (h *handshake) answersNothing(now time.Time) bool {
-	a := h.params.acks
-	return a.answeredFrom.IsZero() && len(a.asked) >= silentKinds && now.Sub(h.began) >= silentFor
+	return h.answeredFrom.IsZero() && len(h.kinds) >= silentKinds && now.Sub(h.began) >= silentFor
+}
+
+// hearAnswer takes that the vehicle has answered a question or a command.
+func (h *handshake) hearAnswer(now time.Time) {
+	if h.answeredFrom.IsZero() {
+		h.answeredFrom = now
+	}
+}
+
+// answersFor is for how long the vehicle has answered; 0 if it has not.
+func (h *handshake) answersFor(now time.Time) time.Duration {
+	if h.answeredFrom.IsZero() {
+		return 0
+	}
+	return now.Sub(h.answeredFrom)
+}
+
+// request requests a message.
+func (h *handshake) request(id uint32) {
+	h.kinds[questionKind{message: id}] = true
+	h.params.acks.ask(id)
 }
 
 // awaits reports whether the answer to all names of a parameter may still come.
@@ -229,15 +259,15 @@ func (h *handshake) ask(now time.Time) {
 		p.family.hearRound()
 	}
 	if !h.hasHeard(idHome) || !p.tel.home.received() {
-		p.acks.ask(idHome)
+		h.request(idHome)
 	}
 	if p.tel.id.version == 0 {
-		p.acks.ask(idVersion)
+		h.request(idVersion)
 	}
 
 	// EXTENDED_SYS_STATE says whether a plane is a QuadPlane.
 	if h.firmware == plane && !p.tel.landed.received() {
-		p.acks.ask(idExtendedState)
+		h.request(idExtendedState)
 	}
 	known := func(name string) bool {
 		return p.known(name) && (name != "NAV_DLL_ACT" || now.Sub(p.stationAt) < stationEvery)
@@ -254,6 +284,7 @@ func (h *handshake) ask(now time.Time) {
 			continue
 		}
 		for _, name := range names {
+			h.kinds[questionKind{parameter: name}] = true
 			p.ask(name)
 		}
 	}
@@ -310,6 +341,7 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 	}
 	first.asked = now
 	first.slow = false
+	h.kinds[questionKind{stream: first.id}] = true
 	request := h.firmware.step(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(first.id), 1e6/first.hz)
 	h.open, h.openFor = a.open(&request, report{}), first
 	a.send(h.open)
@@ -378,7 +410,6 @@ var familyParameters = map[firmware][][]string{
 }
 
 func (p *parameters) ask(name string) {
-	p.acks.asked[questionKind{param: name}] = true
 	p.acks.link.send(&common.MessageParamRequestRead{
 		TargetSystem: p.tel.id.system, TargetComponent: autopilotID, ParamId: name, ParamIndex: -1,
 	})
@@ -401,7 +432,6 @@ func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool
 	if f == px4 && m.ParamType != common.MAV_PARAM_TYPE_REAL32 {
 		v = float64(int32(math.Float32bits(m.ParamValue)))
 	}
-	p.acks.hearAnswer(now)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return true
 	}
