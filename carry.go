@@ -402,23 +402,23 @@ func (d *drone) send(w waiter, t *task, s *step) error {
 		if err := t.transact(w, s); err != errPortAway {
 			return err
 		}
-		d.cmd.portAwayAt = time.Now()
+		d.machine.reports.portAwayAt = time.Now()
 	}
 }
 
 // reportBefore waits for the report that step s must follow (rule 5); due is when s could first go.
 func (d *drone) reportBefore(w waiter, t *task, s *step, due time.Time) error {
-	c := d.cmd
 	x := t.departure(s, due)
+	reports := &d.machine.reports
 	end := t.follow(w, func(now time.Time) decision {
-		anew := c.stood.dueAnew(x.due)
+		anew := d.cmd.stood.dueAnew(x.due)
 		x.asked = x.asked && anew == x.due
 		x.due = anew
-		c.awaited = anew
-		return x.decide(&c.reports, c.portAwayAt, d.view(now).isClear(), d.link.hasFallen(), now)
+		reports.awaited = anew
+		return x.decide(reports, d.view(now).isClear(), d.link.hasFallen(), now)
 	}, func(move) {
 		x.asked = true
-		c.askForReport(true, time.Now())
+		d.cmd.askForReport(true, time.Now())
 	})
 	switch {
 	case end == stop:
@@ -427,7 +427,7 @@ func (d *drone) reportBefore(w waiter, t *task, s *step, due time.Time) error {
 		return nil
 	case end == tooNear:
 		return d.view(time.Now()).tooLow(t.request.name())
-	case c.portAway && t.command == nil:
+	case reports.portAway && t.command == nil:
 		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
 	}
 	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))

@@ -456,9 +456,9 @@ type departure struct {
 	asked bool
 }
 
-// decide says goOn once the step may go out. A report from before portAwayAt, when the port was last found down,
-// does not count. fallen says that the line has fallen behind.
-func (x departure) decide(r *reports, portAwayAt time.Time, clear, fallen bool, now time.Time) decision {
+// decide says goOn once the step may go out. A report from before the port was last found down does not count. fallen
+// says that the line has fallen behind.
+func (x departure) decide(r *reports, clear, fallen bool, now time.Time) decision {
 	// The drone was clear when the step was planned, so it has touched the ground again.
 	if x.away && !clear {
 		return decision{move: tooNear}
@@ -468,7 +468,7 @@ func (x departure) decide(r *reports, portAwayAt time.Time, clear, fallen bool, 
 	if x.whose == forSilentClient && now.Sub(later(r.alive, x.due)) >= answerWait {
 		return decision{move: tooLate}
 	}
-	waits := r.keeps() || !r.at.After(portAwayAt) || (x.whose == ownLanding && fallen)
+	waits := r.keeps() || !r.at.After(r.portAwayAt) || (x.whose == ownLanding && fallen)
 	if !waits && x.follows(r) {
 		return decision{move: goOn}
 	}
@@ -480,7 +480,7 @@ func (x departure) decide(r *reports, portAwayAt time.Time, clear, fallen bool, 
 
 	end := x.due.Add(x.waitsFor())
 	atEnd := tooLate
-	if blind := x.withoutReport(r.keeps(), portAwayAt); !blind.IsZero() && blind.Before(end) {
+	if blind := x.withoutReport(r); !blind.IsZero() && blind.Before(end) {
 		end = blind
 		atEnd = goOn
 	}
@@ -510,12 +510,12 @@ func (x departure) waitsFor() time.Duration {
 
 // withoutReport is when the step goes out without a report; zero: never. A client's first one goes where it makes the
 // drone safe, and mavrest's own hold.
-func (x departure) withoutReport(kept bool, portAwayAt time.Time) time.Time {
-	from := later(x.due, portAwayAt)
+func (x departure) withoutReport(r *reports) time.Time {
+	from := later(x.due, r.portAwayAt)
 	switch {
-	case x.whose == forSilentClient && !kept:
+	case x.whose == forSilentClient && !r.keeps():
 		return from.Add(ownHoldWait)
-	case x.whose == firstToSafety && kept:
+	case x.whose == firstToSafety && r.keeps():
 		return from.Add(urgentKept)
 	case x.whose == firstToSafety:
 		return from.Add(urgentWait)
@@ -523,10 +523,10 @@ func (x departure) withoutReport(kept bool, portAwayAt time.Time) time.Time {
 	return time.Time{}
 }
 
-// decide says what becomes of a command whose first copy went out (rule 6): last is the last report, taken
-// means that a takeover ended its task.
-func (c *command) decide(last report, r *reports, trip time.Duration, taken bool, now time.Time) decision {
-	if c.proven(last, taken) {
+// decide says what becomes of a command whose first copy went out (rule 6): taken means that a takeover ended its task.
+func (c *command) decide(m *machine, trip time.Duration, taken bool, now time.Time) decision {
+	r := &m.reports
+	if c.proven(m.report, taken) {
 		return decision{move: proven}
 	}
 
@@ -549,7 +549,7 @@ func (c *command) decide(last report, r *reports, trip time.Duration, taken bool
 	copies := repeats && !now.Before(c.copyDue)
 	waits := copies && !c.blind && r.after.Before(c.copyDue)
 	if copies && !waits {
-		return decision{move: c.repeat(last, r)}
+		return decision{move: c.repeat(m)}
 	}
 	if repeats && !copies {
 		next = sooner(next, c.copyDue)
@@ -569,8 +569,8 @@ func (c *command) decide(last report, r *reports, trip time.Duration, taken bool
 
 // repeat is what to do when a copy is due again. None goes out while a number is kept: it may be a pilot's
 // switch. None arms an armed vehicle: he may have disarmed it in between.
-func (c *command) repeat(last report, r *reports) move {
-	if r.keeps() || (c.step.arms() && last.armed) {
+func (c *command) repeat(m *machine) move {
+	if m.reports.keeps() || (c.step.arms() && m.report.armed) {
 		return leaveOut
 	}
 	return sendCopy

@@ -478,13 +478,14 @@ const (
 
 // following is what is known while a decision is followed, and what was done.
 type following struct {
-	now        time.Time
-	reports    reports
-	last       report
-	portAwayAt time.Time
-	taken      bool
-	fallen     bool
-	command    *command
+	now time.Time
+
+	// machine has the last report, and what the reports are made of.
+	machine
+
+	taken   bool
+	fallen  bool
+	command *command
 
 	// proves is when the question went out that was answered last.
 	proves time.Time
@@ -502,7 +503,7 @@ func (f *following) sinceEpoch() int { return int(f.now.Sub(epoch) / time.Millis
 
 // comes is one thing of a script.
 func (f *following) comes(what string) {
-	beat := f.last.shownMode
+	beat := f.report.shownMode
 	switch what {
 	case "report":
 	case "arms":
@@ -519,13 +520,13 @@ func (f *following) comes(what string) {
 		f.taken = true
 		return
 	case "number": // a CURRENT_MODE that is kept
-		f.reports.hearMode(modePilots, f.last.shownMode, f.now, f.now)
+		f.reports.hearMode(modePilots, f.report.shownMode, f.now, f.now)
 		return
 	case "announced": // ours is
-		f.reports.hearMode(modeOurs, f.last.shownMode, f.now, f.now)
+		f.reports.hearMode(modeOurs, f.report.shownMode, f.now, f.now)
 		return
 	case "away":
-		f.portAwayAt = f.now
+		f.reports.portAwayAt = f.now
 		return
 	case "answer": // to the newest question: what comes from now on left after that
 		f.proves = f.reports.asked
@@ -549,11 +550,11 @@ func (f *following) comes(what string) {
 	default:
 		panic(what)
 	}
-	for _, shown := range f.reports.hearHeartbeat(beat, f.last.shownMode,
+	for _, shown := range f.reports.hearHeartbeat(beat, f.report.shownMode,
 		departed{left: f.now, latest: f.now, after: f.proves}, f.now) {
-		f.last = report{shownMode: shown, amsl: 100}
+		f.report = report{shownMode: shown, amsl: 100}
 		if f.command != nil {
-			f.command.see(f.last)
+			f.command.see(f.report)
 		}
 	}
 }
@@ -678,7 +679,7 @@ func TestAStepGoesOutAfterAReport(t *testing.T) {
 			c.task.request, c.task.commander = c.request, &commander{acks: &acks{trip: ms(c.trip)}}
 			x, f := c.task.departure(&step{}, epoch), &following{now: epoch}
 			f.plays(first(c.happens), func() decision {
-				return x.decide(&f.reports, f.portAwayAt, true, f.fallen, f.now)
+				return x.decide(&f.reports, true, f.fallen, f.now)
 			},
 				func(m move) { x.asked = true; f.ask(m) })
 			lineEqual(t, "it ends", f.end, c.end)
@@ -734,7 +735,7 @@ func TestWhatFliesToAPlaceWaitsUntilTheDroneIsClear(t *testing.T) {
 			whose = firstToSafety
 		}
 		x := departure{due: epoch, whose: whose, away: c.away}
-		lineEqual(t, c.name, x.decide(&fresh, time.Time{}, c.clear, false, epoch).move, c.want)
+		lineEqual(t, c.name, x.decide(&fresh, c.clear, false, epoch).move, c.want)
 	}
 }
 
@@ -843,10 +844,10 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 			f := &following{now: epoch}
 			before, after := split(c.happens)
 			f.plays(first(before), func() decision { return decision{move: goOn} }, nil)
-			f.command = &command{step: &c.step, before: f.last, copies: 1, sentAt: epoch, triedAt: epoch,
+			f.command = &command{step: &c.step, before: f.report, copies: 1, sentAt: epoch, triedAt: epoch,
 				copyDue: epoch.Add(copyEvery), blind: true}
 			f.copies, f.reports.asked = []int{0}, time.Time{}
-			f.plays(after, func() decision { return f.command.decide(f.last, &f.reports, 0, f.taken, f.now) },
+			f.plays(after, func() decision { return f.command.decide(&f.machine, 0, f.taken, f.now) },
 				func(m move) {
 					switch m {
 					case ask:

@@ -63,9 +63,6 @@ type drone struct {
 	// restartedAt is when the autopilot was last seen to have restarted.
 	restartedAt time.Time
 
-	// failsafeAt is when the last failsafe began.
-	failsafeAt time.Time
-
 	// checked is when PX4 was last asked to run its checks before arming.
 	checked time.Time
 
@@ -203,7 +200,7 @@ func (d *drone) doDue(now time.Time) time.Time {
 	if d.cmd.stopped && !now.Before(d.quitBy) {
 		d.cmd.stop()
 	}
-	if d.online && now.Sub(d.cmd.reports.alive) >= offlineAfter {
+	if d.online && now.Sub(d.machine.reports.alive) >= offlineAfter {
 		d.online = false
 		d.log.Warn("vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
 	}
@@ -231,7 +228,7 @@ func (d *drone) doDue(now time.Time) time.Time {
 	act, known := d.params.values["NAV_DLL_ACT"]
 	d.link.asStation.Store(d.online && known && act == 0)
 	if d.online {
-		next = sooner(next, d.cmd.reports.alive.Add(offlineAfter))
+		next = sooner(next, d.machine.reports.alive.Add(offlineAfter))
 		next = sooner(next, d.question(now))
 	}
 	return next
@@ -261,11 +258,11 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 	}
 	armed := d.machine.report.armed
 	trip := d.cmd.acks.roundTrip()
-	due := d.cmd.reports.due(armed, trip)
+	due := d.machine.reports.due(armed, trip)
 	if !now.Before(due) {
 		d.handshake.lacks(idHeartbeat)
 		d.cmd.askForReport(false, now)
-		due = d.cmd.reports.due(armed, trip)
+		due = d.machine.reports.due(armed, trip)
 	}
 	d.link.askTime(false, now)
 	return sooner(sooner(next, due), d.link.timeDue(now))
@@ -321,7 +318,7 @@ func (d *drone) hearMessage(h heard) {
 	case *minimal.MessageHeartbeat:
 		d.hearHeartbeat(m, h)
 	case *common.MessageCurrentMode:
-		if h.ordered && d.cmd.reports.hearMode(m.CustomMode, d.machine.report.shownMode, h.latest, now) {
+		if h.ordered && d.machine.reports.hearMode(m.CustomMode, d.machine.report.shownMode, h.latest, now) {
 			// Where the sticks are to be centred for it they are at once.
 			d.sticks.next = now
 		}
@@ -388,7 +385,7 @@ func (d *drone) hearTime(h heard) {
 	}
 	d.cmd.acks.trip = h.trip
 	d.cmd.acks.repeated = 0
-	d.cmd.hearProof(h.after)
+	d.machine.reports.hearProof(h.after)
 }
 
 // hearHeartbeat judges the reports that a HEARTBEAT makes. It brings an offline vehicle online. One that comes behind a
@@ -402,10 +399,10 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 		failsafe: d.tel.beat.critical && !maybeWarning,
 	}
 	if !h.ordered {
-		d.cmd.reports.alive = now
+		d.machine.reports.alive = now
 		return
 	}
-	for _, shown := range d.cmd.reports.hearHeartbeat(beat, d.machine.report.shownMode, h.departed, now) {
+	for _, shown := range d.machine.reports.hearHeartbeat(beat, d.machine.report.shownMode, h.departed, now) {
 		d.judge(shown, now)
 	}
 	if !d.online {
@@ -425,39 +422,28 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 // a warning; a new mode shows the failsafe (docs/autopilots.md, "PX4: modes"). An unknown version counts as new.
 const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 
-// failsafeActsIn is how long after a failsafe's begin a change of the mode is its act.
-const failsafeActsIn = time.Second
-
 // judge hands a report to the mode machine, and ends what the report ends.
 func (d *drone) judge(shown shownMode, now time.Time) {
-	before := d.machine.report
 	mode := d.machine.mode
-	known := d.machine.known
-	taken := d.machine.judge(d.reportOf(shown, now), shown.at)
+	is := d.machine.judge(d.reportOf(shown, now))
 	d.cmd.acks.see(d.machine.report)
 	d.link.recorder.see(d.machine.report.armed)
-	failsafeBegins := shown.failsafe && !before.failsafe
-	if failsafeBegins {
-		d.failsafeAt = shown.at
-	}
 
-	// One that only lasts did not change the mode: a Copter is CRITICAL for the whole flight after a low battery.
 	// What is only read may call much critical, and others command it.
-	commanded := d.view(now).readOnly() == nil
-	failsafeActs := shown.failsafe && shown.at.Sub(d.failsafeAt) <= failsafeActsIn && commanded
-	switch {
-	case taken && !known:
+	failsafeActs := is.failsafeActs && d.view(now).readOnly() == nil
+	switch taken := is.means == meansTakeover; {
+	case taken && is.first:
 		d.takeover("the vehicle's first report shows it armed", failsafeActs, shown.at)
 	case taken && failsafeActs:
 		d.takeover("a failsafe changed the mode to "+d.modeName(), true, shown.at)
 	case taken:
 		d.takeover("a pilot, another program or a failsafe changed the mode to "+d.modeName(), false, shown.at)
-	case shown.armed && failsafeBegins:
+	case shown.armed && is.failsafeBegins:
 		d.takeover("a failsafe is active: the vehicle is in "+d.modeName(), true, shown.at)
 	case d.machine.mode != mode:
 		d.logMode("the vehicle reports it")
 	}
-	if before.armed && !shown.armed {
+	if is.before.armed && !shown.armed {
 		d.cmd.disarmed()
 
 		// It may have restarted: its clock will tell, once it sends that again.
@@ -500,7 +486,6 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.log.Warn(why)
 	d.restartedAt = now
 	d.machine.restart()
-	d.cmd.reports.restart()
 	d.tel.restart()
 	d.cmd.takeover(interruption(time.Now(), why))
 	d.sticks.restarted(d.situation(now))
@@ -556,7 +541,7 @@ func (d *drone) linkState(now time.Time) linkState {
 		s.fault = fmt.Errorf("no autopilot was heard yet on %s; check the wiring, the baud rate or address, "+
 			"and the autopilot's MAVLink settings", s.device)
 	default:
-		silent := now.Sub(d.cmd.reports.alive)
+		silent := now.Sub(d.machine.reports.alive)
 		s.fault = fmt.Errorf("the autopilot is offline: no heartbeat for %.0f s", silent.Seconds())
 	}
 	return s

@@ -22,7 +22,7 @@ func (d *drone) act() stickActs {
 	if d.sticks.phase == stickOff {
 		d.link.setSticks(nil)
 	} else if acts.send {
-		o := d.outgoing(d.sticks.toSend(d.situation(time.Now()), d.cmd.reports.kept))
+		o := d.outgoing(d.sticks.toSend(d.situation(time.Now()), d.machine.reports.kept))
 		d.link.setSticks(&o)
 	}
 	if acts.release {

@@ -352,6 +352,25 @@ type reports struct {
 
 	// asked is when a HEARTBEAT was requested last, askedProof when one that proves when it left was.
 	asked, askedProof time.Time
+
+	// awaited is the moment after which a report must have left that a step waits for, or waited for last. proven is
+	// the last such moment after which all left that came then.
+	awaited, proven time.Time
+
+	// portAway: the last request of HEARTBEAT could not be queued: the port is down, or its queue is full
+	portAway bool
+
+	// portAwayAt is when the port was last found down, zero if never: no report from before that counts.
+	portAwayAt time.Time
+}
+
+// hearProof takes that what comes from now on left after a moment. Where a step waits for such a report it is asked for
+// at once.
+func (r *reports) hearProof(after time.Time) {
+	if r.proven.Before(r.awaited) && r.after.Before(r.awaited) && !after.Before(r.awaited) {
+		r.proven = r.awaited
+		r.askNow()
+	}
 }
 
 // askNow makes the next request for HEARTBEAT due at once, if one is waited for.
@@ -434,6 +453,7 @@ func (r *reports) due(armed bool, trip time.Duration) time.Time {
 	return later(r.asked.Add(pollArmed), r.at.Add(age))
 }
 
+// restart forgets the kept numbers: the autopilot has started again.
 func (r *reports) restart() { r.kept = nil }
 
 // report is a mode that the vehicle shows, and the facts that the machine judges it by.
@@ -490,8 +510,14 @@ type machine struct {
 	// that was commanded explains a report.
 	commanded *goal
 
+	// reports are made of what comes, one after the other.
+	reports reports
+
 	// report: the last report
 	report report
+
+	// failsafeAt is when the last failsafe began; zero if none has.
+	failsafeAt time.Time
 
 	// known: a report came, or a step was accepted, since the autopilot's start
 	known bool
@@ -563,8 +589,41 @@ func (m *machine) meaning(r report, claim int) meaning {
 	return meansTakeover
 }
 
-// judge takes a report, and returns whether it is a takeover: no command of ours explains it (rule 3).
-func (m *machine) judge(r report, now time.Time) (takeover bool) {
+// judgement is what a report means, beside the one before it.
+type judgement struct {
+	means meaning
+
+	// before: the report before it
+	before report
+
+	// first: it is the first one, or the first one since a restart
+	first bool
+
+	// failsafeBegins: it is the first one that shows a failsafe
+	failsafeBegins bool
+
+	// failsafeActs: what it shows is a failsafe's act. One that only lasts did not change the mode: a Copter is
+	// CRITICAL for the whole flight after a low battery.
+	failsafeActs bool
+}
+
+// failsafeActsIn is how long after a failsafe's begin a change of the mode is its act.
+const failsafeActsIn = time.Second
+
+// judge takes a report (rule 3).
+func (m *machine) judge(r report) judgement {
+	v := judgement{before: m.report, first: !m.known, failsafeBegins: r.failsafe && !m.report.failsafe}
+	if v.failsafeBegins {
+		m.failsafeAt = r.at
+	}
+	v.failsafeActs = r.failsafe && r.at.Sub(m.failsafeAt) <= failsafeActsIn
+	v.means = m.take(r)
+	return v
+}
+
+// take makes a report the last one, and returns what it means.
+func (m *machine) take(r report) meaning {
+	now := r.at
 	claim := m.claimed(now, func(to *goal) bool { return to.number == r.custom || to.atEnd(r) })
 	means := m.meaning(r, claim)
 	m.report = r
@@ -586,7 +645,7 @@ func (m *machine) judge(r report, now time.Time) (takeover bool) {
 		m.claims = nil
 		m.show(r)
 	}
-	return means == meansTakeover
+	return means
 }
 
 // claimed is the index of the first claim whose goal matches, or -1.
@@ -603,9 +662,10 @@ func (m *machine) show(r report) {
 	m.commanded = nil
 }
 
-// restart forgets what was commanded: the autopilot has started again.
+// restart forgets all but the mode, the last report and when it came: the autopilot has started again.
 func (m *machine) restart() {
-	*m = machine{mode: m.mode, report: m.report}
+	m.reports.restart()
+	*m = machine{mode: m.mode, report: m.report, reports: m.reports, failsafeAt: m.failsafeAt}
 }
 
 // claim records that a copy of a step that leads to a mode is sent now.

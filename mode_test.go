@@ -76,7 +76,7 @@ func newHearing() *hearing { return &hearing{firmware: px4, at: time.Unix(1_700_
 
 // shows gives the machine a report.
 func (f *hearing) shows(custom uint32, armed bool, with ...string) {
-	r := report{shownMode: shownMode{custom: custom, armed: armed}, amsl: highEnough}
+	r := report{shownMode: shownMode{custom: custom, armed: armed, at: f.at}, amsl: highEnough}
 	r.mode, _ = f.firmware.reported(custom)
 	for _, w := range with {
 		switch w {
@@ -88,7 +88,7 @@ func (f *hearing) shows(custom uint32, armed bool, with ...string) {
 			r.streamed = true
 		}
 	}
-	f.taken = f.judge(r, f.at)
+	f.taken = f.judge(r).means == meansTakeover
 }
 
 // sends begins a plan and sends its steps. A plan that still runs ends.
@@ -460,6 +460,7 @@ func (w *witness) judges(r report) string {
 
 // seeReport gives the machine a report. It returns what the machine judged wrongly, or "".
 func (w *witness) seeReport(r report) string {
+	r.at = w.now
 	kind := w.judges(r)
 	w.heard, w.last, w.restarted = true, r, false
 	switch kind {
@@ -475,7 +476,7 @@ func (w *witness) seeReport(r report) string {
 		w.closed = len(w.sent)
 		w.forgets()
 	}
-	if taken := w.judge(r, w.now); taken != (kind == "takeover") {
+	if taken := w.judge(r).means == meansTakeover; taken != (kind == "takeover") {
 		return fmt.Sprintf("takeover is %v, and the report is: %s", taken, kind)
 	}
 	return ""
@@ -683,8 +684,8 @@ func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 	land := &goal{mode: ModeLand, number: px4Custom(4, 6)}
 	m.claim(land, at)
 	m.claim(land, at.Add(3*time.Second))
-	if m.judge(report{shownMode: shownMode{custom: px4Custom(4, 6), armed: true}, mode: ModeLand},
-		at.Add(followTime+2*time.Second)) {
+	shown := shownMode{custom: px4Custom(4, 6), armed: true, at: at.Add(followTime + 2*time.Second)}
+	if m.judge(report{shownMode: shown, mode: ModeLand}).means == meansTakeover {
 		t.Error("the landing that was sent is taken for a pilot's")
 	}
 }

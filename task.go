@@ -17,7 +17,6 @@ const dueAtOnce = 10 * time.Millisecond
 type commander struct {
 	acks    *acks
 	machine *machine
-	reports reports
 
 	// bell: rings when something came that a task may wait for
 	bell bell
@@ -33,16 +32,6 @@ type commander struct {
 
 	// stood is the last time that the program stood still.
 	stood standstill
-
-	// awaited is the moment after which a report must have left that a step waits for, or waited for last. proven is
-	// the last such moment after which all left that came then.
-	awaited, proven time.Time
-
-	// portAway: the last request of HEARTBEAT could not be queued: the port is down, or its queue is full
-	portAway bool
-
-	// portAwayAt is when the port was last found down: no report from before that counts.
-	portAwayAt time.Time
 
 	// stopped: the program ends
 	stopped bool
@@ -423,22 +412,14 @@ func (t *task) ask(w waiter, every time.Duration, end time.Time, request func(),
 
 // askForReport requests HEARTBEAT. waits: a step waits for one that proves when it left.
 func (c *commander) askForReport(waits bool, now time.Time) {
-	c.reports.asked = now
+	r := &c.machine.reports
+	r.asked = now
 	if waits {
-		c.reports.askedProof = now
+		r.askedProof = now
 	}
 	c.acks.link.askTime(waits, now)
-	if c.portAway = c.acks.ask(idHeartbeat) != nil; c.portAway {
-		c.portAwayAt = now
-	}
-}
-
-// hearProof takes that what comes from now on left after a moment. Where a step waits for such a report it is asked for
-// at once.
-func (c *commander) hearProof(after time.Time) {
-	if c.proven.Before(c.awaited) && c.reports.after.Before(c.awaited) && !after.Before(c.awaited) {
-		c.proven = c.awaited
-		c.reports.askNow()
+	if r.portAway = c.acks.ask(idHeartbeat) != nil; r.portAway {
+		r.portAwayAt = now
 	}
 }
 
@@ -480,8 +461,8 @@ func (t *task) transact(w waiter, s *step) error {
 			// The ack is on the way as well, and so may be a pilot's switch.
 			x.copyDue = later(x.copyDue, now.Add(lineJitter))
 		}
-		c.awaited = x.copyDue
-		return x.decide(c.machine.report, &c.reports, c.acks.roundTrip(), t.endedBy != nil, now)
+		c.machine.reports.awaited = x.copyDue
+		return x.decide(c.machine, c.acks.roundTrip(), t.endedBy != nil, now)
 	}, func(m move) {
 		now := time.Now()
 		if m == ask {
