@@ -277,7 +277,7 @@ func (d *drone) mustClimb(t *task, now time.Time) bool {
 // awaitLift waits until the drone is clear of the ground, or must be sent up.
 func (d *drone) awaitLift(w waiter, t *task) error {
 	v := d.view(time.Now())
-	t.doing = nothing
+	t.state = awaitsLift
 
 	// A client that waits is heard when its request comes, and no longer.
 	d.sticks.client.spoke = v.now
@@ -286,7 +286,7 @@ func (d *drone) awaitLift(w waiter, t *task) error {
 		v := d.view(now)
 		return l.decide(v.isClear() || d.mustClimb(t, now), v.landed == onGround, v.online, now)
 	}, nil)
-	t.doing = t.request
+	t.state = carriesOut
 	switch end {
 	case tooLate:
 		return d.able()
@@ -468,7 +468,7 @@ func (d *drone) conclude(w waiter, t *task, err error) {
 		d.sticks.giveToClient(d.situation(time.Now()), t.request.from)
 	} else if vehicleFailed(err) && t.armed && d.onGround() {
 		disarm := d.firmware().armDisarm(false)
-		t.doing = disarming
+		t.state = disarmsAgain
 		if failed := d.send(w, t, &disarm); failed != nil {
 			d.log.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
 		}

@@ -85,7 +85,7 @@ func newDrone(dev device, only byte, gcs bool, log *slog.Logger) *drone {
 	}
 	d.link = newLink(dev, only, gcs, log, d.hear)
 	acks := newAcks(d.link, &d.tel)
-	d.cmd = &commander{acks: acks, machine: &d.machine, stood: standstill{link: d.link}}
+	d.cmd = &commander{queue: queue{machine: &d.machine}, acks: acks, stood: standstill{link: d.link}}
 	d.params = parameters{tel: &d.tel, acks: acks, values: make(map[string]float64)}
 	d.handshake.params = &d.params
 	return d
@@ -648,7 +648,7 @@ func (d *drone) with(v view) situation {
 	return situation{v, own{
 		mode: d.machine.mode,
 		busy: d.cmd.busy(),
-		entering: (current != nil && current.doing.entersSticks()) ||
+		entering: (current != nil && current.entersSticks()) ||
 			d.machine.claimed(v.now, entersSticks) >= 0,
 		resting: current != nil && current.endedBy == nil && current.rests,
 		leaving: d.machine.claimed(v.now, leavesSticks) >= 0,

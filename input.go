@@ -143,7 +143,7 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	held := d.sticks.held(v)
 	denied := d.sticks.src.denied(v.view)
 	switch {
-	case t != nil && t.doing.setMode:
+	case t != nil && t.setsMode():
 		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
 	case denied.given():
 		// setting a mode would not help

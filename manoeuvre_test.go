@@ -341,7 +341,7 @@ func leg(c *commander, r request, p plan) *task {
 func TestTheSecondLegOfALandingContinuesIt(t *testing.T) {
 	m := landingThere()
 	m.watch(seen())
-	c := &commander{manoeuvre: m}
+	c := &commander{queue: queue{manoeuvre: m}}
 	second := leg(c, m.request, plan{})
 	second.firstLeg = m
 	c.replace(second)
@@ -370,7 +370,7 @@ func TestWhatEndsALandingOnItsWayEndsItsMode(t *testing.T) {
 		}
 		f := newHearing()
 		f.hear(t, "reports position armed, plan accepted transit, reports hold armed")
-		c := &commander{manoeuvre: m, machine: &f.machine}
+		c := &commander{queue: queue{manoeuvre: m, machine: &f.machine}}
 		c.endManoeuvre(interruption(time.Now(), "the wind"))
 		lineEqual(t, r.name+": the mode", f.mode, r.want)
 		lineEqual(t, r.name+": the reason", fmt.Sprint(m.why), "the wind")
@@ -462,7 +462,7 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	// After a repeated request no target counts as strange for 1 s.
 	m := landingThere()
 	m.watch(at(100, away))
-	c := &commander{manoeuvre: m}
+	c := &commander{queue: queue{manoeuvre: m}}
 	c.replace(leg(c, m.request, m.plan))
 	m = c.manoeuvre
 	m.at = at(500).now

@@ -12,10 +12,8 @@ import (
 // dueAtOnce: a first step that is due within this time of its request is due at once (docs/design.md, rule 5).
 const dueAtOnce = 10 * time.Millisecond
 
-// commander knows whose turn it is, sends a task's steps and waits until the vehicle shows
-// them. Everything in it happens under the drone's mutex.
-type commander struct {
-	acks    *acks
+// queue knows whose turn it is, and what the last plan leads to. Everything in it happens under the drone's mutex.
+type queue struct {
 	machine *machine
 
 	// bell: rings when something came that a task may wait for
@@ -30,11 +28,18 @@ type commander struct {
 	// clientActed: a client's step or sticks were accepted since the last takeover or disarming
 	clientActed bool
 
-	// stood is the last time that the program stood still.
-	stood standstill
-
 	// stopped: the program ends
 	stopped bool
+}
+
+// commander sends the steps of the task that is under way, and waits until the vehicle shows them.
+type commander struct {
+	queue
+
+	acks *acks
+
+	// stood is the last time that the program stood still.
+	stood standstill
 }
 
 // answer is the result of an accepted request: the MAV_CMD number of the last command
@@ -51,17 +56,26 @@ type answer struct {
 	target place
 }
 
-// task is a request from its arrival to its answer. What it is doing is its request. While it waits until the drone
-// is clear of the ground it does nothing: any newer request ends it. Once its plan has failed it is the disarming
-// of what it armed: who comes then waits for that.
+// taskState is what a task does. Who comes then ends it, or waits for it, by that.
+type taskState uint8
+
+const (
+	// carriesOut: what its request asks for, or it waits for its turn
+	carriesOut taskState = iota
+
+	// awaitsLift: nothing: it waits until the drone is clear of the ground, and any newer request ends it
+	awaitsLift
+
+	// disarmsAgain: its plan has failed, and it disarms what it armed: who comes then waits for that
+	disarmsAgain
+)
+
+// task is a request from its arrival to its answer.
 type task struct {
 	commander *commander
 	request   request
-
-	// doing: the request, or what stands for it now
-	doing request
-
-	plan plan
+	state     taskState
+	plan      plan
 
 	// askedAt is when a client asked for it; zero: mavrest itself did.
 	askedAt time.Time
@@ -95,33 +109,27 @@ type task struct {
 	endedBy *commandError
 }
 
-// What a task may be doing that is no request of a client's.
-var (
-	nothing   = request{}
-	disarming = request{arm: new(bool)}
-)
-
 // newTask is a client's task or, where askedAt is zero, mavrest's own.
 func (c *commander) newTask(r request, askedAt time.Time) *task {
-	return &task{commander: c, request: r, doing: r, askedAt: askedAt}
+	return &task{commander: c, request: r, askedAt: askedAt}
 }
 
 // busy reports whether a task is under way. One that waits until the drone is clear of the ground is not: any
 // newer command ends it, mavrest's own too.
-func (c *commander) busy() bool {
-	t := c.current()
-	return t != nil && !t.doing.equals(nothing)
+func (q *queue) busy() bool {
+	t := q.current()
+	return t != nil && t.state != awaitsLift
 }
 
 // idle reports whether mavrest may begin what it commands by itself: no task is under way, none of its own waits
 // for the vehicle to be clear of the ground, and the program is not ending.
-func (c *commander) idle() bool {
-	return !c.busy() && !slices.ContainsFunc(c.tasks, (*task).unasked) && !c.stopped
+func (q *queue) idle() bool {
+	return !q.busy() && !slices.ContainsFunc(q.tasks, (*task).unasked) && !q.stopped
 }
 
 // endUnasked ends what mavrest commands by itself.
-func (c *commander) endUnasked() {
-	for _, t := range c.tasks {
+func (q *queue) endUnasked() {
+	for _, t := range q.tasks {
 		if t.unasked() {
 			t.end(errSuperseded)
 		}
@@ -131,28 +139,47 @@ func (c *commander) endUnasked() {
 // unasked reports whether no client asked for the task: it is mavrest's own.
 func (t *task) unasked() bool { return t.askedAt.IsZero() }
 
+// arms reports whether the task leads to an armed vehicle now.
+func (t *task) arms() bool { return t.state == carriesOut && t.request.arms() }
+
+// entersSticks reports whether the task enters a mode that is flown by sticks now.
+func (t *task) entersSticks() bool { return t.state == carriesOut && t.request.entersSticks() }
+
+// setsMode reports whether the task sets a mode now.
+func (t *task) setsMode() bool { return t.state == carriesOut && t.request.setMode }
+
+// urgent reports whether what the task does now is for safety: a newer request waits for its answer.
+func (t *task) urgent() bool {
+	return t.state == disarmsAgain || (t.state == carriesOut && t.request.urgent())
+}
+
+// endsDisarmed reports whether the last step of what the task does now disarms.
+func (t *task) endsDisarmed() bool {
+	return t.state == disarmsAgain || (t.state == carriesOut && t.request.endsDisarmed())
+}
+
 // current is the task that is under way; nil if there is none.
-func (c *commander) current() *task {
-	if len(c.tasks) == 0 {
+func (q *queue) current() *task {
+	if len(q.tasks) == 0 {
 		return nil
 	}
-	return c.tasks[0]
+	return q.tasks[0]
 }
 
 // join puts a task behind those that came before it, and ends those that it supersedes.
-func (c *commander) join(t *task, v view) {
-	for _, o := range c.tasks {
+func (q *queue) join(t *task, v view) {
+	for _, o := range q.tasks {
 		if t.supersedes(o, v) {
 			o.end(errSuperseded)
 		}
 	}
-	c.tasks = append(c.tasks, t)
+	q.tasks = append(q.tasks, t)
 }
 
 // leave takes a task out of the queue: the next one has its turn.
-func (c *commander) leave(t *task) {
-	c.tasks = slices.DeleteFunc(c.tasks, func(o *task) bool { return o == t })
-	c.bell.ring()
+func (q *queue) leave(t *task) {
+	q.tasks = slices.DeleteFunc(q.tasks, func(o *task) bool { return o == t })
+	q.bell.ring()
 }
 
 // end ends a task from outside. A takeover or a disarming does not replace an earlier reason;
@@ -172,9 +199,9 @@ func (t *task) supersedes(o *task, v view) bool {
 	switch {
 	case t.request.disarms() && v.landed == onGround:
 		return true
-	case o.doing.arms():
+	case o.arms():
 		return !t.plan.away() || v.isClear()
-	case !o.doing.urgent():
+	case !o.urgent():
 		return true
 	}
 	return o != t.commander.current() && o.request.equals(t.request)
@@ -187,49 +214,49 @@ func (t *task) supersedes(o *task, v view) bool {
 // restarted, or somebody else moves the sticks of a stick mode. It ends every task and the manoeuvre:
 // whoever took the drone keeps it, and one more step, or a copy, would undo a pilot's switch (rule 4).
 // A task whose step is on the wire first learns what becomes of that step.
-func (c *commander) takeover(why *commandError) {
-	c.clientActed = false
-	for _, t := range c.tasks {
+func (q *queue) takeover(why *commandError) {
+	q.clientActed = false
+	for _, t := range q.tasks {
 		t.end(why)
 	}
-	c.endManoeuvre(why)
+	q.endManoeuvre(why)
 }
 
 // disarmed ends the tasks that arm, fly to a place or enter a stick mode, and those of mavrest itself. Our own
 // disarming ends none: those that waited for it go on.
-func (c *commander) disarmed() {
-	c.clientActed = false
-	if t := c.current(); t != nil && t.doing.endsDisarmed() {
+func (q *queue) disarmed() {
+	q.clientActed = false
+	if t := q.current(); t != nil && t.endsDisarmed() {
 		return
 	}
-	for _, t := range c.tasks {
-		if t.doing.arms() || t.doing.entersSticks() || t.plan.destination != nil || t.unasked() {
+	for _, t := range q.tasks {
+		if t.arms() || t.entersSticks() || t.plan.destination != nil || t.unasked() {
 			t.end(interruption(time.Now(), "the vehicle was disarmed"))
 		}
 	}
 }
 
 // stop ends every task; no client's request begins any more. A step that was sent may still happen: no_ack.
-func (c *commander) stop() {
-	c.stopped = true
-	for _, t := range c.tasks {
+func (q *queue) stop() {
+	q.stopped = true
+	for _, t := range q.tasks {
 		why := *errStopping
 		if t.command != nil {
 			why.code = codeNoAck
 		}
 		t.end(&why)
 	}
-	c.bell.ring()
+	q.bell.ring()
 }
 
 // mustNotAct is why mavrest may not send a command that no client asks for at this moment; nil:
 // it may. It may not while a task is under way, and after a takeover or a disarming until
 // a client's next step or sticks are accepted.
-func (c *commander) mustNotAct() error {
-	if c.busy() {
+func (q *queue) mustNotAct() error {
+	if q.busy() {
 		return errSuperseded
 	}
-	if !c.clientActed {
+	if !q.clientActed {
 		return refuse(codeInterrupted, "no client has commanded the drone since it was taken over or disarmed")
 	}
 	return nil
@@ -537,47 +564,47 @@ func (t *task) failure(x *command, why move) error {
 
 // replace makes t's plan the manoeuvre, once the vehicle has accepted its goal. A second leg
 // continues the manoeuvre of the first: clients that wait for it wait on.
-func (c *commander) replace(t *task) {
+func (q *queue) replace(t *task) {
 	if t.firstLeg != nil {
 		t.firstLeg.plan = t.plan
 		t.answer.manoeuvre = t.firstLeg
 		return
 	}
 	t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
-	c.manoeuvre = t.answer.manoeuvre
+	q.manoeuvre = t.answer.manoeuvre
 }
 
 // endManoeuvre ends and forgets the manoeuvre. It also ends the task that began or continues it, if
 // that is still under way. If a landing was on its way to its place, the mode is now the reported one.
-func (c *commander) endManoeuvre(why *commandError) {
-	if c.manoeuvre == nil {
+func (q *queue) endManoeuvre(why *commandError) {
+	if q.manoeuvre == nil {
 		return
 	}
-	if t := c.current(); t != nil && (t.answer.manoeuvre == c.manoeuvre || t.firstLeg == c.manoeuvre) {
+	if t := q.current(); t != nil && (t.answer.manoeuvre == q.manoeuvre || t.firstLeg == q.manoeuvre) {
 		t.end(why)
 	}
-	if c.onWayToLand() {
-		c.machine.abandon()
+	if q.onWayToLand() {
+		q.machine.abandon()
 	}
-	c.manoeuvre.finish(why)
-	c.manoeuvre = nil
+	q.manoeuvre.finish(why)
+	q.manoeuvre = nil
 }
 
 // aim is the destination of what was commanded here last; nil: there is none.
-func (c *commander) aim(v view) *aim {
-	if c.manoeuvre == nil {
+func (q *queue) aim(v view) *aim {
+	if q.manoeuvre == nil {
 		return nil
 	}
-	return c.manoeuvre.aim(v)
+	return q.manoeuvre.aim(v)
 }
 
 // takeoffAhead is the destination of a takeoff that is under way or waits before t; nil: there is none.
-func (c *commander) takeoffAhead(t *task) *aim {
-	for _, o := range c.tasks {
+func (q *queue) takeoffAhead(t *task) *aim {
+	for _, o := range q.tasks {
 		if o == t {
 			break
 		}
-		if o.endedBy == nil && o.doing.setMode && o.doing.mode == ModeTakeoff {
+		if o.endedBy == nil && o.setsMode() && o.request.mode == ModeTakeoff {
 			return &aim{place: *o.plan.destination}
 		}
 	}
@@ -585,8 +612,8 @@ func (c *commander) takeoffAhead(t *task) *aim {
 }
 
 // onWayToLand reports whether a landing is still on its way to its place.
-func (c *commander) onWayToLand() bool {
-	return c.manoeuvre != nil && c.manoeuvre.plan.second != nil && !c.manoeuvre.finished()
+func (q *queue) onWayToLand() bool {
+	return q.manoeuvre != nil && q.manoeuvre.plan.second != nil && !q.manoeuvre.finished()
 }
 
 // sleep waits until a time; an error means that the task was ended.

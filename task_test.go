@@ -205,7 +205,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 		"a takeover":                       func(c *commander) { c.takeover(interruption(time.Now(), "a pilot")) },
 		"a disarming":                      (*commander).disarmed,
 	} {
-		c := &commander{clientActed: true}
+		c := &commander{queue: queue{clientActed: true}}
 		lineEqual(t, "before "+name, c.mustNotAct(), nil)
 		happens(c)
 		lineEqual(t, "after "+name, code(c.mustNotAct()), codeInterrupted)
@@ -217,7 +217,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	d.accepted(&task{askedAt: time.Now(), endedBy: interruption(time.Now(), "a pilot")}, &step{})
 	lineEqual(t, "a step that shows after a takeover gives the client the drone", d.cmd.clientActed, false)
 	lands := d.cmd.newTask(landHere, time.Now())
-	own.commander, own.doing = d.cmd, landHere
+	own.commander, own.request = d.cmd, landHere
 	d.cmd.clientActed, d.cmd.tasks = true, []*task{own, lands}
 	lineEqual(t, "the code while a command is under way", code(d.cmd.mustNotAct()), codeSuperseded)
 	d.cmd.manoeuvre = newManoeuvre(landHere, plan{})
