@@ -299,7 +299,7 @@ func TestLostAcksDoNotCostTheNextCommandItsAck(t *testing.T) {
 func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *testing.T) {
 	const speed = common.MAV_CMD_DO_CHANGE_SPEED
 	inLinkBubble(t, func(t *testing.T) {
-		l := newLink(device{}, 0, false, slog.Default(), nil)
+		l := newLink(device{}, 0, false, slog.Default(), events{})
 		l.writer = &writer{queue: make(chan outgoing, 20)}
 		a := newAcks(l, &telemetry{})
 		s := step{cmd: speed}

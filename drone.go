@@ -83,7 +83,10 @@ func newDrone(dev device, only byte, gcs bool, log *slog.Logger) *drone {
 		log: log, began: time.Now(), clock: clock{wake: make(chan struct{}, 1)}, reach: defaultReach,
 		ceiling: defaultCeiling, ended: make(chan struct{}), tel: newTelemetry(),
 	}
-	d.link = newLink(dev, only, gcs, log, d.hear)
+	d.link = newLink(dev, only, gcs, log, events{
+		opened: d.hearPortOpened, message: d.hear, foreignSticks: d.hearForeignSticks, replaced: d.hearReplaced,
+		notice: d.hearNotice,
+	})
 	acks := newAcks(d.link, &d.tel)
 	d.cmd = &commander{queue: queue{machine: &d.machine}, acks: acks, stood: standstill{link: d.link}}
 	d.params = parameters{tel: &d.tel, acks: acks, values: make(map[string]float64)}
@@ -268,37 +271,40 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 	return sooner(sooner(next, due), d.link.timeDue(now))
 }
 
-// hear takes what the link heard. Most of it is telemetry.
+// hear takes a message of the vehicle. Most of it is telemetry.
 func (d *drone) hear(h heard) {
 	if isTelemetry(h.msg) {
-		d.record(func() { d.take(h) })
+		d.record(func() { d.hearMessage(h) })
 		return
 	}
-	d.change(func() { d.take(h) })
+	d.change(func() { d.hearMessage(h) })
 }
 
-// take takes what the link heard.
-func (d *drone) take(h heard) {
-	switch {
-	case h.notice != "":
-		d.notify(h.notice)
-	case h.replaced != nil:
-		d.replaced(h)
-	case h.msg == nil:
-		// The port is open; an earlier process may have sent sticks.
-		d.sticks.src.hide(h.at.Add(overrideTimeout))
-	case h.foreign:
-		d.sticks.hearForeign(d.situation(h.at))
-	default:
-		d.tel.id.system = h.system
-		d.hearMessage(h)
-	}
+// hearPortOpened takes that the port is open: an earlier process may have sent sticks.
+func (d *drone) hearPortOpened(at time.Time) {
+	d.change(func() { d.sticks.src.hide(at.Add(overrideTimeout)) })
+}
+
+// hearForeignSticks takes that another program sent the vehicle sticks.
+func (d *drone) hearForeignSticks(at time.Time) {
+	d.change(func() { d.sticks.hearForeign(d.situation(at)) })
+}
+
+// hearReplaced takes that the vehicle may be another one; follow makes the link send to it.
+func (d *drone) hearReplaced(at time.Time, follow func()) {
+	d.change(func() { d.replaced(at, follow) })
+}
+
+// hearNotice takes what the link has to say to the user.
+func (d *drone) hearNotice(text string) {
+	d.change(func() { d.notify(text) })
 }
 
 // hearMessage takes a message of the vehicle. A value is of when it left; that the vehicle is heard is of now.
 func (d *drone) hearMessage(h heard) {
 	m := h.msg
 	now := h.at
+	d.tel.id.system = h.system
 	d.cmd.acks.behind = h.behind
 	version := d.tel.id.version
 	if restarted := d.tel.hear(m, h.left); restarted {
@@ -473,11 +479,11 @@ func (d *drone) takeover(why string, failsafe bool, at time.Time) {
 
 // replaced is restarted for a vehicle that may be another one: nothing that is known holds for it, and no stream
 // of ours goes to it.
-func (d *drone) replaced(h heard) {
+func (d *drone) replaced(now time.Time, follow func()) {
 	d.tel.replace()
 	d.sticks = sticks{}
-	h.replaced()
-	d.restarted(h.at, "the vehicle was silent, and has started again meanwhile or is another one")
+	follow()
+	d.restarted(now, "the vehicle was silent, and has started again meanwhile or is another one")
 }
 
 // restarted ends and forgets what does not survive a restart of the autopilot, and begins the

@@ -1282,5 +1282,5 @@ func atMoments(t *testing.T, flavour simFlavour, visits []visit, prepare func(*s
 
 // onTime is a message that comes at the moment at which the vehicle sends it.
 func onTime(m message.Message, now time.Time) heard {
-	return heard{at: now, departed: departed{left: now, latest: now, after: now}, ordered: true, msg: m}
+	return heard{at: now, departed: departed{left: now, latest: now, after: now}, ordered: true, msg: m, system: 1}
 }

@@ -313,8 +313,8 @@ func TestTheMutexIsLockedByWhatItsNameSays(t *testing.T) {
 	}
 
 	for from, c := range map[string]struct{ file, old, new string }{
-		"take uses drone.tel and may be called without the mutex": {"drone.go", "d.change(func() { d.take(h) })",
-			"d.take(h)"},
+		"hearMessage uses drone.tel and may be called without the mutex": {"drone.go",
+			"d.change(func() { d.hearMessage(h) })", "d.hearMessage(h)"},
 		"mode is called with the mutex locked, and locks it": {"carry.go", "	if d.cmd.manoeuvre != m ||",
 			"	d.mode()\n	if d.cmd.manoeuvre != m ||"},
 		"watch makes a waiter": {"carry.go",

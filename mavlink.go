@@ -59,9 +59,7 @@ type outgoing struct {
 	to netip.AddrPort
 }
 
-// heard is an event of the link: a message of the vehicle, another program's sticks for
-// the vehicle, a notice for the user, or that the vehicle was replaced. An event with none of them says
-// that the port was opened.
+// heard is a message of the vehicle.
 type heard struct {
 	at  time.Time
 	msg message.Message
@@ -74,18 +72,29 @@ type heard struct {
 
 	// system: the sender's id
 	system byte
+}
 
-	// foreign: msg is another program's sticks for the vehicle
-	foreign bool
+// events are what a link tells. It calls them in run's goroutine, without its own mutex.
+type events struct {
+	// opened: the port is open
+	opened func(at time.Time)
 
-	notice string
+	// message: the vehicle sent it
+	message func(heard)
 
-	// replaced: the vehicle has started again at another address, or is another one: sends to it from now on
-	replaced func()
+	// foreignSticks: another program sent the vehicle sticks
+	foreignSticks func(at time.Time)
+
+	// replaced: the vehicle has started again at another address, or is another one. follow makes the link send to it
+	// from then on.
+	replaced func(at time.Time, follow func())
+
+	// notice is a sentence for the user.
+	notice func(text string)
 }
 
 // link is the connection to one vehicle. It keeps the port open, sends our heartbeat and
-// what is queued, and calls hear with each event.
+// what is queued, and tells its events.
 type link struct {
 	device device
 
@@ -96,7 +105,7 @@ type link struct {
 	gcs bool
 
 	log  *slog.Logger
-	hear func(heard)
+	tell events
 
 	// recorder: nil without -record
 	recorder *recorder
@@ -121,7 +130,7 @@ type link struct {
 		next time.Time
 	}
 
-	// mu: guards all below; hear is called without it
+	// mu: guards all below; the events are told without it
 	mu sync.Mutex
 
 	// writer: of the open port; nil if the port is not open
@@ -187,12 +196,12 @@ type link struct {
 	hung error
 }
 
-// newLink returns a link over a device. The link calls hear in run's goroutine.
-func newLink(d device, only byte, gcs bool, log *slog.Logger, hear func(heard)) *link {
+// newLink returns a link over a device, which tells its events.
+func newLink(d device, only byte, gcs bool, log *slog.Logger, tell events) *link {
 	if d.line == nil {
 		d.line = new(lineState)
 	}
-	return &link{device: d, only: only, gcs: gcs, log: log, hear: hear}
+	return &link{device: d, only: only, gcs: gcs, log: log, tell: tell}
 }
 
 // run keeps the port open until ctx is done. Then it writes what is queued and closes the port.
@@ -288,8 +297,7 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	l.damage = damage{}
 	l.mu.Unlock()
 
-	// The port is open.
-	l.hear(heard{at: now})
+	l.tell.opened(now)
 
 	broken, end := context.WithCancelCause(ctx)
 	var writing sync.WaitGroup
@@ -724,23 +732,23 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
-		l.sayStranger(f, now)
+		l.sayStranger(f)
 	}
 	switch {
 	case repeated || vehicle == 0:
 	case own && m != nil:
 		r.hearOwn(f, m, now)
 	case !own && sticksTarget(m) == vehicle:
-		l.hear(heard{at: now, msg: m, system: f.system, foreign: true})
+		l.tell.foreignSticks(now)
 	}
 }
 
 // sayStranger says that another program has our ids.
-func (l *link) sayStranger(f rawFrame, now time.Time) {
-	l.hear(heard{at: now, notice: fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each "+
+func (l *link) sayStranger(f rawFrame) {
+	l.tell.notice(fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each "+
 		"takes the other's acks for its own; give that program another component id (MAVROS: component_id, "+
 		"MAVSDK: its Configuration, pymavlink: source_component), or, if it is a second mavrest, stop one of them",
-		f.system, f.component)})
+		f.system, f.component))
 }
 
 // hearOwn hands on a message of the vehicle. Its age counts from when its last byte came, also where a broken frame hid
@@ -751,7 +759,7 @@ func (r *reader) hearOwn(f rawFrame, m message.Message, now time.Time) {
 	l.mu.Lock()
 	left := l.lag.hear(m, ordered, f.came)
 	l.mu.Unlock()
-	l.hear(heard{at: now, msg: m, departed: left, ordered: ordered, system: f.system})
+	l.tell.message(heard{at: now, msg: m, departed: left, ordered: ordered, system: f.system})
 }
 
 // askTime asks the vehicle for its time, if that is due. waits: a step waits for the answer.
@@ -869,8 +877,8 @@ func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
 	asks := from == ofOther && a.mustAsk(now)
 	l.mu.Unlock()
 	if both {
-		l.hear(heard{at: now, notice: fmt.Sprintf("system %d is heard from two addresses, %s and %s: two vehicles "+
-			"with one id, or one on two links; %s is ignored", system, was, other, other)})
+		l.tell.notice(fmt.Sprintf("system %d is heard from two addresses, %s and %s: two vehicles "+
+			"with one id, or one on two links; %s is ignored", system, was, other, other))
 	}
 	if asks {
 		l.askWho(system, other)
@@ -885,11 +893,11 @@ func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
 		l.mu.Unlock()
 	}
 	if from == ofReplaced {
-		l.hear(heard{at: now, replaced: func() {
+		l.tell.replaced(now, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.address.follow()
-		}})
+		})
 	}
 	return from != ofOther
 }
@@ -961,15 +969,15 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 	l.secondReported = l.secondReported || second
 	l.mu.Unlock()
 	if found && replaces {
-		l.hear(heard{at: now, replaced: func() {}})
+		l.tell.replaced(now, func() {})
 	}
 	if found {
 		l.log.Info("vehicle found", "system", system, "autopilot", b.Autopilot, "type", b.Type)
 	}
 	if second {
-		l.hear(heard{at: now, notice: fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies "+
+		l.tell.notice(fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies "+
 			"system %d, which it heard first; start mavrest with -system %d or -system %d to choose",
-			system, vehicle, vehicle, system)})
+			system, vehicle, vehicle, system))
 	}
 }
 

@@ -91,41 +91,47 @@ func TestGCSSendsAGroundStationsHeartbeatEachSecond(t *testing.T) {
 
 // ---- The vehicle ----
 
-// earshot is a link without a port, whose reader a test feeds, and the events that it hands on.
+// earshot is a link without a port, whose reader a test feeds, and what it tells of the last feed.
 type earshot struct {
 	*link
-	r     *reader
-	now   time.Time
+	r   *reader
+	now time.Time
+
+	// heard: the vehicle's messages
 	heard []heard
+
+	// told: all events, in words
+	told []string
 }
 
 func newEarshot(only byte) *earshot {
 	e := &earshot{now: time.Now()}
-	e.link = newLink(device{name: "none"}, only, false, slog.Default(), func(h heard) { e.heard = append(e.heard, h) })
+	e.link = newLink(device{name: "none"}, only, false, slog.Default(), events{
+		message: func(h heard) {
+			e.heard = append(e.heard, h)
+			e.tells(fmt.Sprintf("%d of %d", h.msg.GetID(), h.system))
+		},
+		foreignSticks: func(time.Time) { e.tells("foreign sticks") },
+		replaced:      func(time.Time, func()) { e.tells("replaced") },
+		notice:        e.tells,
+	})
 	e.r = &reader{link: e.link}
 	return e
 }
 
-// feed makes the reader read each of b, and returns the events that it hands on, in words.
+func (e *earshot) tells(event string) { e.told = append(e.told, event) }
+
+// feed makes the reader read each of b, and returns the events that it tells, in words.
 func (e *earshot) feed(b ...[]byte) (list []string) {
 	e.heard = nil
+	e.told = nil
 	for _, p := range b {
 		e.r.in.read(bytes.NewReader(p))
 		for f, ok := e.r.in.next(); ok; f, ok = e.r.in.next() {
 			e.r.handle(f, e.now)
 		}
 	}
-	for _, h := range e.heard {
-		switch {
-		case h.notice != "":
-			list = append(list, h.notice)
-		case h.foreign:
-			list = append(list, fmt.Sprintf("foreign %d from %d", h.msg.GetID(), h.system))
-		default:
-			list = append(list, fmt.Sprintf("%d of %d", h.msg.GetID(), h.system))
-		}
-	}
-	return list
+	return e.told
 }
 
 func TestGapsInTheVehiclesSequenceAreLostFrames(t *testing.T) {
@@ -243,10 +249,10 @@ func TestSticksOfOtherProgramsAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 		said []byte
 		want string
 	}{
-		{"a ground station's joystick", packet(9, 255, 190, stick(1)), "[foreign 69 from 255]"},
-		{"its override", packet(9, 255, 190, over(1)), "[foreign 70 from 255]"},
-		{"of version 1", packet1(9, 255, 190, stick(1)), "[foreign 69 from 255]"},
-		{"a companion's", packet(9, 1, 191, stick(1)), "[foreign 69 from 1]"},
+		{"a ground station's joystick", packet(9, 255, 190, stick(1)), "[foreign sticks]"},
+		{"its override", packet(9, 255, 190, over(1)), "[foreign sticks]"},
+		{"of version 1", packet1(9, 255, 190, stick(1)), "[foreign sticks]"},
+		{"a companion's", packet(9, 1, 191, stick(1)), "[foreign sticks]"},
 		{"for another vehicle", packet(9, 255, 190, stick(2)), "[]"},
 		{"an override for another vehicle", packet(9, 255, 190, over(2)), "[]"},
 		{"the vehicle's own", packet(2, 1, 1, stick(1)), "[69 of 1]"},
@@ -269,7 +275,7 @@ func TestSticksOfOtherProgramsAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 	}
 	lineEqual(t, "our own, sent back 20 ms to 1.8 s late", fmt.Sprint(e.feed(sent...)), "[]")
 	e.now = e.now.Add(echoWithin)
-	lineEqual(t, "one that comes later than an echo", fmt.Sprint(e.feed(sent[90])), "[foreign 69 from 255]")
+	lineEqual(t, "one that comes later than an echo", fmt.Sprint(e.feed(sent[90])), "[foreign sticks]")
 }
 
 // Two programs' heartbeats with the same sequence number are equal. An echo of ours comes

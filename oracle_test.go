@@ -240,9 +240,6 @@ func (b *book) hears(h heard, truth simState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := b.now()
-	if h.msg == nil || h.foreign {
-		return
-	}
 	if hash, ok := messageHash(h.msg); ok && !b.emitted[hash] {
 		b.strange = append(b.strange, fmt.Sprintf("%T %+v", h.msg, h.msg))
 	}

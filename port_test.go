@@ -1375,7 +1375,7 @@ func TestAFailedReadOfAUDPPortKeepsItsLastSender(t *testing.T) {
 
 func TestAFrameCountsAsSentOnlyIfTheUDPPortHasAVehicle(t *testing.T) {
 	p := openUDP(t)
-	l := newLink(device{name: "udpin"}, 0, false, slog.Default(), func(heard) {})
+	l := newLink(device{name: "udpin"}, 0, false, slog.Default(), events{})
 	w := newWriter(l, p)
 	beat := outgoing{system: 1, component: componentID, msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)}
 	lineEqual(t, "the error without a vehicle", w.put(beat), nil)

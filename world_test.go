@@ -637,8 +637,8 @@ func flyBytes(t *testing.T, setup byte, happens []byte, again string) {
 		}
 	}
 	start := func(d *drone) {
-		hear := d.link.hear
-		d.link.hear = func(h heard) {
+		hear := d.link.tell.message
+		d.link.tell.message = func(h heard) {
 			w.book.hears(h, truth())
 			hear(h)
 		}
