@@ -115,6 +115,7 @@ func (d *drone) inQueue(w waiter, t *task) error {
 // makePlan makes the plan of a request, for the vehicle as it is now. A fixed wing may be a
 // QuadPlane until EXTENDED_SYS_STATE came.
 func (d *drone) makePlan(t *task) (err error) {
+	t.plannedAt = d.changes.Load()
 	if m := t.firstLeg; m != nil {
 		t.plan = plan{steps: []step{*m.plan.second}, stop: d.view(time.Now()).stopFirst()}
 		return nil
@@ -184,8 +185,16 @@ func (d *drone) aim(t *task, v view) *aim {
 	return d.cmd.aim(v)
 }
 
-// takeTurn plans a task, waits until it is under way, and plans it again. A request that can't
-// be planned ends no other; the second plan is for the vehicle as it is then.
+// planAnew makes a task's plan again, if anything has changed since it was made.
+func (d *drone) planAnew(t *task) error {
+	if t.plannedAt == d.changes.Load() {
+		return nil
+	}
+	return d.makePlan(t)
+}
+
+// takeTurn plans a task, so that one that can't be planned ends no other, waits until it is under way, and plans it
+// again behind each wait: for the vehicle as it is then.
 func (d *drone) takeTurn(w waiter, t *task) error {
 	if err := d.makePlan(t); err != nil {
 		return err
@@ -203,7 +212,7 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 	}
 
 	// What it was planned for may have failed meanwhile, as a takeoff ahead of a goto.
-	if err := d.makePlan(t); err != nil {
+	if err := d.planAnew(t); err != nil {
 		return err
 	}
 	t.was = d.machine.report
@@ -217,7 +226,7 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 	if err := d.askHome(w, t); err != nil {
 		return err
 	}
-	return d.makePlan(t)
+	return d.planAnew(t)
 }
 
 // awaitFamily waits until the vehicle has shown that it is what it calls itself. Where it may be in the air what makes
@@ -479,7 +488,7 @@ func (d *drone) conclude(w waiter, t *task, err error) {
 	}
 
 	// request the target at once: is it the place of this plan?
-	d.targetAsked = time.Time{}
+	d.handshake.targetChanges()
 }
 
 // armedWord is the armed bit in a sentence.
@@ -712,9 +721,10 @@ const (
 // latter only on request: it is asked after a refused arming. Rule 4 allows that question.
 func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 	s := refused.step
-	checksOld := time.Since(d.checked) >= checksEvery || d.tel.healed.After(d.checked)
+	asked := &d.handshake.checksAsked
+	checksOld := time.Since(*asked) >= checksEvery || d.tel.healed.After(*asked)
 	if s.arms() && !d.machine.report.armed && d.firmware() == px4 && checksOld {
-		d.checked = time.Now()
+		*asked = time.Now()
 		run := px4.step(common.MAV_CMD_RUN_PREARM_CHECKS)
 		if err := t.transact(w, &run); err != nil {
 			d.log.Debug("no report of the checks before arming", "error", err)
@@ -725,11 +735,11 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 	tel := &d.tel
 	now := time.Now()
 	tel.texts.flush(now, 0)
-	checksFresh := now.Sub(d.checked) < checksEvery+textsAfter && !tel.healed.After(d.checked)
+	checksFresh := now.Sub(*asked) < checksEvery+textsAfter && !tel.healed.After(*asked)
 	e := *refused
 	for _, text := range tel.texts.kept {
 		grave := text.ofChecks() || text.severity <= uint8(common.MAV_SEVERITY_WARNING)
-		ofLastChecks := checksFresh && text.ofChecks() && !text.at.Before(d.checked)
+		ofLastChecks := checksFresh && text.ofChecks() && !text.at.Before(*asked)
 		if grave && (ofLastChecks || !text.at.Before(e.since)) {
 			e.messages = append(e.messages, text)
 		}

@@ -63,14 +63,8 @@ type drone struct {
 	// restartedAt is when the autopilot was last seen to have restarted.
 	restartedAt time.Time
 
-	// checked is when PX4 was last asked to run its checks before arming.
-	checked time.Time
-
 	// warned: the warnings given since the autopilot started
-	warned []reason
-
-	// targetAsked is when the target was requested last.
-	targetAsked time.Time
+	warned warnings
 
 	// readBecause is why the vehicle can be read, not commanded, as the log said it last; "": it has not said it.
 	readBecause string
@@ -253,11 +247,7 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 	// It circles home.
 	returns := (mode == ModeRTL || mode == ModeRTGS) && d.tel.id.airframe() == fixedWing
 	if d.machine.report.armed && (mode == ModeHold || mode == ModeTakeoff || returns || d.cmd.onWayToLand()) {
-		if next = d.targetAsked.Add(targetEvery); !now.Before(next) {
-			d.cmd.acks.ask(idTarget)
-			d.targetAsked = now
-			next = now.Add(targetEvery)
-		}
+		next = d.handshake.askTarget(now)
 	}
 	armed := d.machine.report.armed
 	trip := d.cmd.acks.roundTrip()
@@ -470,9 +460,7 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 func (d *drone) takeover(why string, failsafe bool, at time.Time) {
 	d.cmd.takeover(&commandError{code: codeInterrupted, text: why, since: at, failsafe: failsafe})
 	d.tel.target = unknownPoint
-
-	// The vehicle may fly elsewhere now.
-	d.targetAsked = time.Time{}
+	d.handshake.targetChanges()
 	d.sticks.switched(d.situation(time.Now()))
 	d.logMode(why)
 }
@@ -497,7 +485,6 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.sticks.restarted(d.situation(now))
 	d.forget()
 	d.warned = nil
-	d.checked = time.Time{}
 	d.params.family = family{}
 	d.beginHandshake(now)
 	d.cmd.acks.ask(idHeartbeat)

@@ -114,6 +114,12 @@ type handshake struct {
 
 	// unanswered is how often a parameter, by the first of its names, was not answered though other things were.
 	unanswered map[string]int
+
+	// targetAsked is when the target was requested last; zero: it is due at once.
+	targetAsked time.Time
+
+	// checksAsked is when PX4 was last asked to run its checks before arming; zero if it was not.
+	checksAsked time.Time
 }
 
 // questionKind is a kind of question: the stream, the message or the parameter that is asked for.
@@ -245,6 +251,19 @@ func (h *handshake) roundDue(now time.Time) time.Time {
 	}
 	return later(due, seldom)
 }
+
+// askTarget requests the vehicle's target if that is due, and returns when it is due next.
+func (h *handshake) askTarget(now time.Time) (next time.Time) {
+	if next = h.targetAsked.Add(targetEvery); now.Before(next) {
+		return next
+	}
+	h.params.acks.ask(idTarget)
+	h.targetAsked = now
+	return now.Add(targetEvery)
+}
+
+// targetChanges makes the target due at once: the vehicle may fly elsewhere now.
+func (h *handshake) targetChanges() { h.targetAsked = time.Time{} }
 
 // lacksAfter is after how many requests that were not answered, though others were, a firmware counts as
 // without a parameter: it is not asked for any more. A line that loses nine of ten frames does not lose so many.

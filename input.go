@@ -76,13 +76,23 @@ func (d *drone) warn(v view) {
 	}
 }
 
+// warnings are those that were given already.
+type warnings []reason
+
+// isNew takes a warning, and reports whether it was not given yet.
+func (w *warnings) isNew(why reason) bool {
+	if !why.given() || slices.Contains(*w, why) {
+		return false
+	}
+	*w = append(*w, why)
+	return true
+}
+
 // warnOnce gives a warning that was not given since the autopilot started.
 func (d *drone) warnOnce(why reason) {
-	if !why.given() || slices.Contains(d.warned, why) {
-		return
+	if d.warned.isNew(why) {
+		d.notify(why.String())
 	}
-	d.warned = append(d.warned, why)
-	d.notify(why.String())
 }
 
 // hearReceiver takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. While

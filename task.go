@@ -75,7 +75,10 @@ type task struct {
 	commander *commander
 	request   request
 	state     taskState
+
+	// plan: as it was made last, when drone.changes had the value plannedAt
 	plan      plan
+	plannedAt uint64
 
 	// askedAt is when a client asked for it; zero: mavrest itself did.
 	askedAt time.Time
