@@ -234,9 +234,10 @@ type errorBody struct {
 // failed is the answer to a request that failed.
 func failed(err error) response {
 	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal)}
-	if e, ok := err.(*commandError); ok && e.step != nil {
-		body.commandBody = &commandBody{Status: resultName(e.result), StatusCode: e.result, Command: uint16(e.step.cmd)}
-		body.Messages = messages(e.messages, time.Now())
+	if e, ok := err.(*commandError); ok && e.refused != nil {
+		s := e.refused
+		body.commandBody = &commandBody{Status: resultName(s.result), StatusCode: s.result, Command: uint16(s.step.cmd)}
+		body.Messages = messages(s.messages, time.Now())
 	}
 	return asJSON(statusOf(err), body)
 }

@@ -89,7 +89,7 @@ func (d *drone) perform(w waiter, t *task) error {
 	err := d.inQueue(w, t)
 
 	// Only a client reads reasons.
-	if e, ok := err.(*commandError); ok && e.step != nil && !t.unasked() {
+	if e, ok := err.(*commandError); ok && e.refused != nil && !t.unasked() {
 		err = d.reasons(w, t, e)
 	}
 
@@ -330,7 +330,7 @@ func (d *drone) stopFirst(w waiter, t *task) error {
 	if t.plan.stop == nil {
 		return nil
 	}
-	if err := d.doStep(w, t, t.plan.stop, false); err != nil && !vehicleFailed(err) {
+	if err := d.doStep(w, t, t.plan.stop, false); err != nil && !stepFailed(err) {
 		return err
 	}
 	return t.await(w, time.Now().Add(stopsWithin), func() bool {
@@ -353,7 +353,7 @@ func (d *drone) carryOut(w waiter, t *task) error {
 	for i := range t.plan.steps {
 		s := &t.plan.steps[i]
 		switch err := d.doStep(w, t, s, i == len(t.plan.steps)-1 && t.plan.second == nil); {
-		case s.optional && vehicleFailed(err):
+		case s.optional && stepFailed(err):
 			d.log.Warn("a plan goes on without one of its steps", "error", err)
 		case err != nil:
 			return err
@@ -475,7 +475,7 @@ func (d *drone) accepted(t *task, s *step) {
 func (d *drone) conclude(w waiter, t *task, err error) {
 	if err == nil && t.request.entersSticks() {
 		d.sticks.giveToClient(d.situation(time.Now()), t.request.from)
-	} else if vehicleFailed(err) && t.armed && d.onGround() {
+	} else if stepFailed(err) && t.armed && d.onGround() {
 		disarm := d.firmware().armDisarm(false)
 		t.state = disarmsAgain
 		if failed := d.send(w, t, &disarm); failed != nil {
@@ -534,7 +534,7 @@ func (d *drone) restSticks(w waiter, t *task) error {
 		through = px4.enter(ModeAltitude)
 	}
 	if v.flying() && v.custom != through.to.number {
-		if err := d.doStep(w, t, &through, false); err != nil && !vehicleFailed(err) {
+		if err := d.doStep(w, t, &through, false); err != nil && !stepFailed(err) {
 			return err
 		}
 		v = d.situation(time.Now())
@@ -626,7 +626,7 @@ func (d *drone) watch(v view) time.Time {
 		if d.cmd.onWayToLand() {
 			d.notify("the landing at the place was given up: " + lost)
 		}
-		d.cmd.endManoeuvre(interruption(m.lostAt(now), lost+"; the vehicle is in "+d.modeName()))
+		d.cmd.endManoeuvre(interrupted(m.lostAt(now), lost+"; the vehicle is in "+d.modeName()))
 	} else if land && d.cmd.idle() {
 		m.tried = now
 		d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })
@@ -719,7 +719,8 @@ const (
 // reasons adds to the error of a refused step what the autopilot says about it: the texts of
 // warning or worse since its first copy, and those of the checks before arming. PX4 sends the
 // latter only on request: it is asked after a refused arming. Rule 4 allows that question.
-func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
+func (d *drone) reasons(w waiter, t *task, why *commandError) error {
+	refused := *why.refused
 	s := refused.step
 	asked := &d.handshake.checksAsked
 	checksOld := time.Since(*asked) >= checksEvery || d.tel.healed.After(*asked)
@@ -736,28 +737,29 @@ func (d *drone) reasons(w waiter, t *task, refused *commandError) error {
 	now := time.Now()
 	tel.texts.flush(now, 0)
 	checksFresh := now.Sub(*asked) < checksEvery+textsAfter && !tel.healed.After(*asked)
-	e := *refused
 	for _, text := range tel.texts.kept {
 		grave := text.ofChecks() || text.severity <= uint8(common.MAV_SEVERITY_WARNING)
 		ofLastChecks := checksFresh && text.ofChecks() && !text.at.Before(*asked)
-		if grave && (ofLastChecks || !text.at.Before(e.since)) {
-			e.messages = append(e.messages, text)
+		if grave && (ofLastChecks || !text.at.Before(refused.since)) {
+			refused.messages = append(refused.messages, text)
 		}
 	}
 	var said []string
-	if texts := words(e.messages); texts != "" {
+	if texts := words(refused.messages); texts != "" {
 		said = append(said, texts)
 	}
 
 	// PX4's text for a refused arming names no reason: only those of its checks do.
-	named := (len(said) > 0 && !s.arms()) || slices.ContainsFunc(e.messages, statusText.ofChecks)
+	named := (len(said) > 0 && !s.arms()) || slices.ContainsFunc(refused.messages, statusText.ofChecks)
 	if unhealthy := d.unhealthy(); !named && len(unhealthy) > 0 && (s.arms() || s.to != nil) {
 		said = append(said, "unhealthy: "+strings.Join(unhealthy, ", "))
 	}
+	e := *why
+	e.refused = &refused
 	if len(said) > 0 {
 		e.text += ": " + strings.Join(said, "; ")
 	}
-	if len(e.messages) == 0 {
+	if len(refused.messages) == 0 {
 		e.text += hint(d.firmware(), d.tel.id.typ, s, tel.health.fenced())
 	}
 
@@ -780,35 +782,38 @@ const ownTexts = "mavrest: "
 // before the takeover to 0.5 s after it, and what a failsafe finds unhealthy.
 func (d *drone) explained(w waiter, err error) error {
 	e, ok := err.(*commandError)
-	if !ok || e.code != codeInterrupted {
+	if !ok || e.interruption == nil {
 		return err
 	}
-	from := e.since.Add(-takenBefore)
-	until := e.since.Add(takenAfter)
-	if e.failsafe {
-		from = e.since.Add(-failsafeBefore)
+	taken := *e.interruption
+	from := taken.at.Add(-takenBefore)
+	until := taken.at.Add(takenAfter)
+	if taken.failsafe {
+		from = taken.at.Add(-failsafeBefore)
 	}
 
 	// They come as late as the report did.
 	w.wait(until.Add(d.cmd.acks.behind), func() bool { return d.cmd.stopped })
 
 	// A restart looks like a disarming until the clock shows it.
-	w.wait(e.since.Add(clockWithin), func() bool {
-		return d.cmd.stopped || d.machine.report.armed || d.tel.boot.at.After(e.since) || d.restartedAt.After(e.since)
+	restarted := func() bool { return d.restartedAt.After(taken.at) }
+	w.wait(taken.at.Add(clockWithin), func() bool {
+		return d.cmd.stopped || d.machine.report.armed || d.tel.boot.at.After(taken.at) || restarted()
 	})
-	if d.restartedAt.After(e.since) {
-		e = interruption(d.restartedAt, restartedWhy+"; before that: "+e.text)
+	text := e.text
+	if restarted() {
+		taken.failsafe = false
+		text = restartedWhy + "; before that: " + text
 	}
 	said := slices.DeleteFunc(d.tel.texts.since(from), func(t statusText) bool {
 		return t.at.After(until) ||
 			t.severity > uint8(common.MAV_SEVERITY_NOTICE) ||
 			strings.HasPrefix(t.text, ownTexts)
 	})
-	text := e.text
-	if act := d.params.values["NAV_DLL_ACT"]; e.failsafe && act > 0 && !d.link.gcs {
+	if act := d.params.values["NAV_DLL_ACT"]; taken.failsafe && act > 0 && !d.link.gcs {
 		text += fmt.Sprintf("; NAV_DLL_ACT is %g: a PX4 that does not hear a ground station begins a failsafe", act)
 	}
-	if unhealthy := d.unhealthy(); e.failsafe && len(unhealthy) > 0 {
+	if unhealthy := d.unhealthy(); taken.failsafe && len(unhealthy) > 0 {
 		text += "; unhealthy: " + strings.Join(unhealthy, ", ")
 	}
 	if len(said) > 0 {

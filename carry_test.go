@@ -549,6 +549,19 @@ func waitFor(body string, seconds float64) string {
 	return "{" + strings.TrimPrefix(fmt.Sprintf(`%s,"wait":%g}`, body, seconds), ",")
 }
 
+// mavrest ends some requests by itself, with the same code.
+func TestARestartLongAgoEndsNoRequestOfToday(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDrone(device{name: "none"}, 0, false, slog.Default())
+		own := refuse(codeInterrupted, "arming was not sent")
+		d.change(func() { d.restartedAt = time.Now() })
+		time.Sleep(time.Hour)
+		d.changeMayWait(func(w waiter) {
+			lineEqual(t, "the answer", d.explained(w, own).Error(), "arming was not sent")
+		})
+	})
+}
+
 func TestAClientThatDisconnectsEndsItsWaitAndNothingElse(t *testing.T) {
 	both(t, func(f *flight) {
 		f.aloft()

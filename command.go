@@ -591,9 +591,10 @@ func (c *command) unproven(taken bool) move {
 
 // refused is the error of a command that the autopilot answered with anything but ACCEPTED.
 func (c *command) refused() error {
-	e := &commandError{code: codeRefused, since: c.sentAt, step: c.step, result: *c.refusal}
+	result := *c.refusal
+	e := &commandError{code: codeRefused, refused: &refusedStep{step: c.step, since: c.sentAt, result: result}}
 	what := "the autopilot refused " + commandName(c.step)
-	switch common.MAV_RESULT(e.result) {
+	switch common.MAV_RESULT(result) {
 	case common.MAV_RESULT_UNSUPPORTED, common.MAV_RESULT_COMMAND_INT_ONLY, common.MAV_RESULT_COMMAND_LONG_ONLY,
 		common.MAV_RESULT_COMMAND_UNSUPPORTED_MAV_FRAME:
 		e.code, what = codeUnsupported, "the autopilot does not know "+commandName(c.step)
@@ -606,7 +607,7 @@ func (c *command) refused() error {
 	case common.MAV_CMD_CONDITION_YAW:
 		what = "it flies there with a heading of its own: the heading was refused"
 	}
-	e.text = fmt.Sprintf("%s (%s)", what, resultName(e.result))
+	e.text = fmt.Sprintf("%s (%s)", what, resultName(result))
 	return e
 }
 

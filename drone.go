@@ -292,12 +292,11 @@ func (d *drone) hearNotice(text string) {
 
 // hearMessage takes a message of the vehicle. A value is of when it left; that the vehicle is heard is of now.
 func (d *drone) hearMessage(h heard) {
-	m := h.msg
 	now := h.at
 	d.tel.id.system = h.system
 	d.cmd.acks.behind = h.behind
 	version := d.tel.id.version
-	if restarted := d.tel.hear(m, h.left); restarted {
+	if restarted := d.tel.hear(h.msg, h.left); restarted {
 		d.restarted(now, restartedWhy)
 	}
 
@@ -309,8 +308,8 @@ func (d *drone) hearMessage(h heard) {
 		}
 		d.beginHandshake(now)
 	}
-	d.handshake.hear(m.GetID(), now)
-	switch m := m.(type) {
+	d.handshake.hear(h.msg.GetID(), now)
+	switch m := h.msg.(type) {
 	case *minimal.MessageHeartbeat:
 		d.hearHeartbeat(m, h)
 	case *common.MessageCurrentMode:
@@ -458,7 +457,9 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 // takeover is called when no command of ours explains a report, or a failsafe begins, which failsafe says; at is when
 // the report left. It ends every task, the manoeuvre and the client's sticks.
 func (d *drone) takeover(why string, failsafe bool, at time.Time) {
-	d.cmd.takeover(&commandError{code: codeInterrupted, text: why, since: at, failsafe: failsafe})
+	taken := interrupted(at, why)
+	taken.interruption.failsafe = failsafe
+	d.cmd.takeover(taken)
 	d.tel.target = unknownPoint
 	d.handshake.targetChanges()
 	d.sticks.switched(d.situation(time.Now()))
@@ -481,7 +482,7 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.restartedAt = now
 	d.machine.restart()
 	d.tel.restart()
-	d.cmd.takeover(interruption(time.Now(), why))
+	d.cmd.takeover(interrupted(time.Now(), why))
 	d.sticks.restarted(d.situation(now))
 	d.forget()
 	d.warned = nil

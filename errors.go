@@ -85,20 +85,35 @@ type commandError struct {
 	// text: a sentence that a person can act on
 	text string
 
-	// since: of a refusal: its first copy; of an interruption: the takeover
-	since time.Time
-
-	// failsafe: a failsafe interrupted it
-	failsafe bool
-
 	// acted: something was sent, or a repeat could take the drone from a pilot: it was armed when it was last heard
 	acted bool
 
-	// step: the refused one; nil: the autopilot refused none, and nothing below is set
+	// refused: nil: the autopilot refused no step
+	refused *refusedStep
+
+	// interruption: nil: nobody took the drone
+	interruption *interruption
+}
+
+// refusedStep is a step that the autopilot refused.
+type refusedStep struct {
 	step *step
 
-	result   uint8
+	// since is when its first copy went out.
+	since time.Time
+
+	result uint8
+
+	// messages: what the autopilot said about it
 	messages []statusText
+}
+
+// interruption is that somebody else took the drone.
+type interruption struct {
+	at time.Time
+
+	// failsafe: a failsafe did
+	failsafe bool
 }
 
 func (e *commandError) Error() string { return e.text }
@@ -111,9 +126,9 @@ var errSuperseded = &commandError{code: codeSuperseded, text: "a newer command t
 
 var errStopping = &commandError{code: codeOffline, text: "mavrest is shutting down"}
 
-// interruption is the error of a request that somebody else ended; since is when.
-func interruption(since time.Time, why string) *commandError {
-	return &commandError{code: codeInterrupted, text: why, since: since}
+// interrupted is the error of a request that somebody else ended.
+func interrupted(at time.Time, why string) *commandError {
+	return &commandError{code: codeInterrupted, text: why, interruption: &interruption{at: at}}
 }
 
 // code is the code of a command's error; "" where it has none.
@@ -125,9 +140,10 @@ func code(err error) errorCode {
 	return ""
 }
 
-// vehicleFailed reports whether the vehicle is the reason of an error: it refused a step or did not answer.
-func vehicleFailed(err error) bool {
-	return slices.Contains([]errorCode{codeRefused, codeUnsupported, codeNoAck}, code(err))
+// stepFailed reports whether the vehicle refused a step, or nobody knows whether it took it.
+func stepFailed(err error) bool {
+	var e *commandError
+	return errors.As(err, &e) && (e.refused != nil || e.code == codeNoAck)
 }
 
 func resultName(result uint8) string {

@@ -17,7 +17,7 @@ func (d *drone) act() stickActs {
 		d.notify(acts.notice)
 	}
 	if acts.takeover {
-		d.cmd.takeover(interruption(time.Now(), "somebody else moves the sticks"))
+		d.cmd.takeover(interrupted(time.Now(), "somebody else moves the sticks"))
 	}
 	if d.sticks.phase == stickOff {
 		d.link.setSticks(nil)

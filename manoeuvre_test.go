@@ -371,11 +371,11 @@ func TestWhatEndsALandingOnItsWayEndsItsMode(t *testing.T) {
 		f := newHearing()
 		f.hear(t, "reports position armed, plan accepted transit, reports hold armed")
 		c := &commander{queue: queue{manoeuvre: m, machine: &f.machine}}
-		c.endManoeuvre(interruption(time.Now(), "the wind"))
+		c.endManoeuvre(interrupted(time.Now(), "the wind"))
 		lineEqual(t, r.name+": the mode", f.mode, r.want)
 		lineEqual(t, r.name+": the reason", fmt.Sprint(m.why), "the wind")
 		lineEqual(t, r.name+": it is forgotten", c.manoeuvre == nil, true)
-		c.endManoeuvre(interruption(time.Now(), "the rain"))
+		c.endManoeuvre(interrupted(time.Now(), "the rain"))
 		lineEqual(t, r.name+": the reason stays", fmt.Sprint(m.why), "the wind")
 	}
 }

@@ -234,7 +234,7 @@ func (q *queue) disarmed() {
 	}
 	for _, t := range q.tasks {
 		if t.arms() || t.entersSticks() || t.plan.destination != nil || t.unasked() {
-			t.end(interruption(time.Now(), "the vehicle was disarmed"))
+			t.end(interrupted(time.Now(), "the vehicle was disarmed"))
 		}
 	}
 }

@@ -202,7 +202,7 @@ func TestAPilotTakesTheDroneByTheModeThatWasRefusedInAFailsafe(t *testing.T) {
 func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	for name, happens := range map[string]func(c *commander){
 		"no client's command was accepted": func(c *commander) { c.clientActed = false },
-		"a takeover":                       func(c *commander) { c.takeover(interruption(time.Now(), "a pilot")) },
+		"a takeover":                       func(c *commander) { c.takeover(interrupted(time.Now(), "a pilot")) },
 		"a disarming":                      (*commander).disarmed,
 	} {
 		c := &commander{queue: queue{clientActed: true}}
@@ -214,7 +214,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	lineEqual(t, "the code of an own action without a client", code(d.doOwn(waiter{}, request{}, nil)), codeInterrupted)
 	d.accepted(own, &step{})
 	lineEqual(t, "its own step counts as a client's", d.cmd.clientActed, false)
-	d.accepted(&task{askedAt: time.Now(), endedBy: interruption(time.Now(), "a pilot")}, &step{})
+	d.accepted(&task{askedAt: time.Now(), endedBy: interrupted(time.Now(), "a pilot")}, &step{})
 	lineEqual(t, "a step that shows after a takeover gives the client the drone", d.cmd.clientActed, false)
 	lands := d.cmd.newTask(landHere, time.Now())
 	own.commander, own.request = d.cmd, landHere
@@ -222,14 +222,14 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	lineEqual(t, "the code while a command is under way", code(d.cmd.mustNotAct()), codeSuperseded)
 	d.cmd.manoeuvre = newManoeuvre(landHere, plan{})
 	own.firstLeg = d.cmd.manoeuvre
-	d.cmd.endManoeuvre(interruption(time.Now(), "another target"))
+	d.cmd.endManoeuvre(interrupted(time.Now(), "another target"))
 	lineEqual(t, "a manoeuvre that ends takes its second leg with it", own.takenOver(), true)
 	own.endedBy = nil
 	d.cmd.disarmed()
 	lineEqual(t, "a disarming ends what mavrest sends itself", own.takenOver(), true)
 	lineEqual(t, "a disarming ends a client's landing", lands.takenOver(), false)
 	own.end(errSuperseded)
-	own.end(interruption(time.Now(), "a pilot")) // does not replace that reason
+	own.end(interrupted(time.Now(), "a pilot")) // does not replace that reason
 	lineEqual(t, "a newer command's reason replaces the disarming's", own.endedBy, errSuperseded)
 }
 
