@@ -22,11 +22,6 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
-const (
-	swapped = `"lat":8.546,"lon":47.398`
-	near    = `"lat":47.398,"lon":8.546`
-)
-
 // farPlaces are places that are too far from a drone 100 m above home, which is at 488.3 m above the sea.
 var farPlaces = []struct{ path, body, says string }{
 	{"goto", swapped, "lat, lon: the place is 5660 km from the drone and 5660 km from home; are lat and lon " +
@@ -86,13 +81,6 @@ var noObject = []struct{ body, says string }{
 	{`[{"altitude":5}]`, ": it is an array"},
 	{`"{\"altitude\":5}"`, ": it is an object in quotes, made JSON twice; send the object itself"},
 	{`5`, ""},
-}
-
-// badRequest is a request that must change nothing, and the answer that it must get. Its path may have a query.
-type badRequest struct {
-	name, path, body string
-	status           int
-	says             string
 }
 
 // badRequests are all that a body can be wrong in. The drone flies in position mode, 100 m above home, where

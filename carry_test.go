@@ -385,59 +385,6 @@ func TestARefusalNamesOnlyTheTextsThatExplainIt(t *testing.T) {
 
 // What "wait" waits for, and what else ends it (docs/design.md, rule 8).
 
-// waiting is a command whose client waits for the answer.
-type waiting struct {
-	asked, answered time.Time
-	code            int
-	answer          object
-	over            chan struct{}
-}
-
-// post posts a command in a goroutine.
-func (f *flight) post(path, body string) *waiting {
-	w := &waiting{asked: time.Now(), over: make(chan struct{})}
-	go func() {
-		defer close(w.over)
-		w.code, w.answer = f.call("POST", path, body)
-		w.answered = time.Now()
-	}()
-	return w
-}
-
-// want checks the client's answer: its status and, if it is an error, its code and words of its
-// text. An error after the acceptance has the status accepted, done false and took; no other has any.
-func (w *waiting) want(t testing.TB, code int, word string, says ...string) {
-	t.Helper()
-	<-w.over
-	if w.code != code || word != "" && w.answer["code"] != word {
-		t.Errorf("answered %d %v, want %d %s", w.code, w.answer, code, word)
-		return
-	}
-	if done, took := w.answer["done"], w.answer["took"]; code == 200 {
-		if seconds, _ := took.(float64); done != true || math.Abs(seconds-w.answered.Sub(w.asked).Seconds()) > 0.01 {
-			t.Errorf("done is %v, took %v after %v", done, took, w.answered.Sub(w.asked))
-		}
-	} else if accepted := w.answer["status"] == "accepted"; accepted != (done == false) || accepted != (took != nil) {
-		t.Errorf("the status is %v, done is %v, took %v", w.answer["status"], done, took)
-	}
-	for _, s := range says {
-		if text, _ := w.answer["error"].(string); !strings.Contains(text, s) {
-			t.Errorf("%q does not say %q", text, s)
-		}
-	}
-}
-
-// stillWaits checks that the client still waits.
-func (w *waiting) stillWaits(t testing.TB) {
-	t.Helper()
-	synctest.Wait()
-	select {
-	case <-w.over:
-		t.Fatalf("does not wait: %d %v after %v", w.code, w.answer, w.answered.Sub(w.asked))
-	default:
-	}
-}
-
 // near reports whether the vehicle is so near to a place that a goto to it is complete.
 func (f *flight) near(north, east, up float64) bool {
 	s := f.sim.truth()

@@ -26,43 +26,6 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// repeater is the rule by which a program repeats a POST: its own where it repeats one by default, else with the
-// option that makes it do so. retryAfter: the answer has a Retry-After.
-type repeater struct {
-	name    string
-	repeats func(status int, retryAfter bool) bool
-}
-
-func oneOf(list ...int) func(int, bool) bool {
-	return func(status int, _ bool) bool { return slices.Contains(list, status) }
-}
-
-var repeaters = []repeater{
-	{"curl --retry, 8.17 (before: without 522 and 524)", oneOf(408, 429, 500, 502, 503, 504, 522, 524)},
-	{"urllib3 2, allowed_methods with POST and a status_forcelist as its manual has it",
-		func(status int, retryAfter bool) bool {
-			byHeader := retryAfter && slices.Contains([]int{413, 429, 503}, status)
-			return byHeader || slices.Contains([]int{429, 500, 502, 503, 504}, status)
-		}},
-	{"axios-retry 4, isRetryableError", func(status int, _ bool) bool { return status == 429 || status/100 == 5 }},
-	{"Go's retryablehttp 0.7, its default", func(status int, _ bool) bool {
-		return status == 429 || status == 0 || (status >= 500 && status != 501)
-	}},
-	{"Polly, HandleTransientHttpError", func(status int, _ bool) bool { return status == 408 || status >= 500 }},
-	{".NET's standard resilience handler, its default",
-		func(status int, _ bool) bool { return status == 408 || status == 429 || status >= 500 }},
-}
-
-// repeated names who repeats an answer; "" for nobody.
-func repeated(status int, retryAfter bool) string {
-	for _, r := range repeaters {
-		if r.repeats(status, retryAfter) {
-			return r.name
-		}
-	}
-	return ""
-}
-
 // errorRow is a row of the table of errors in docs/openapi.yaml.
 type errorRow struct {
 	status int
@@ -191,9 +154,6 @@ func TestCurlsRetryDoesNotFlyOverAPilotWhoTookTheDroneInAnOutage(t *testing.T) {
 		}
 	}
 }
-
-// pilots are the modes that a pilot sets.
-var pilots = map[firmware]uint32{px4: entered[px4][ModePosition], copter: entered[copter][ModePosition]}
 
 // A vehicle that stands disarmed, and one that was never heard: nobody flies it, and a program may wait for it.
 func TestAnOfflineVehicleThatStandsDisarmedIs503(t *testing.T) {

@@ -7,70 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
-
-// onBoth runs a test on a lineBench of each autopilot. harness_test.go has the bench, onLine and the beats.
-func onBoth(t *testing.T, f func(t *testing.T, b *lineBench, v firmware)) {
-	t.Helper()
-	for name, v := range map[string]firmware{"px4": px4, "copter": copter} {
-		beat := px4Beat
-		if v == copter {
-			beat = copterBeat
-		}
-		t.Run(name, func(t *testing.T) {
-			onLine(t, beat(), func(t *testing.T, b *lineBench) {
-				f(t, b, v)
-			})
-		})
-	}
-}
-
-// wanted returns the mode and the armed state that the last command with this id leads to.
-func (b *lineBench) wanted(id uint16) (custom uint32, armed bool) {
-	list := b.commands(common.MAV_CMD(id))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	v := copter
-	if b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 {
-		v = px4
-	}
-	custom, armed = b.beat.CustomMode, b.beat.BaseMode&common.MAV_MODE_FLAG_SAFETY_ARMED != 0
-	switch m, _ := list[len(list)-1].msg.(*common.MessageCommandLong); {
-	case id == 176 && v == px4:
-		custom = px4Custom(uint32(m.Param2), uint32(m.Param3))
-	case id == 176:
-		custom = uint32(m.Param2)
-	case id == 400:
-		armed = m.Param1 == 1
-	case id == 192:
-		custom = entered[v][ModeHold]
-	}
-	return custom, armed
-}
-
-// obeys makes the autopilot acknowledge a command after ack and carry it out after do; a
-// negative do means never. PX4's second ack of a mode change comes a millisecond after its first.
-func (b *lineBench) obeys(ack, do time.Duration) {
-	b.follow(func(id uint16, _ int) {
-		custom, armed := b.wanted(id)
-		if do >= 0 {
-			time.AfterFunc(do, func() { b.shows(custom, armed) })
-		}
-		b.ack(ack, id, ackAccepted)
-		b.mu.Lock()
-		twice := b.beat.Autopilot == common.MAV_AUTOPILOT_PX4 && id == 176
-		b.mu.Unlock()
-		if twice {
-			b.ack(ack+time.Millisecond, id, ackAccepted)
-		}
-	})
-}
 
 // requests returns the times at which a report was requested, counted from began.
 func (b *lineBench) requests(began time.Time) (after []time.Duration) {
@@ -95,16 +37,6 @@ func (b *lineBench) wantFewRequests(began time.Time, took time.Duration) {
 // sendings is how often an unanswered command is sent on a fast line.
 const sendings = 7
 
-// copiesSince returns the times at which copies of a command were sent, counted from began.
-func (b *lineBench) copiesSince(began time.Time, id common.MAV_CMD) (after []time.Duration) {
-	for _, m := range b.commands(id) {
-		if !m.at.Before(began) {
-			after = append(after, m.at.Sub(began))
-		}
-	}
-	return after
-}
-
 func TestACommandIsRepeatedEach300MillisecondsWithItsConfirmationRisingAndGivenUpAfterTwoSeconds(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *lineBench, v firmware) {
 		began := time.Now()
@@ -121,20 +53,6 @@ func TestACommandIsRepeatedEach300MillisecondsWithItsConfirmationRisingAndGivenU
 		}
 		b.wantFewRequests(began, o.took)
 	})
-}
-
-// inTheAir makes the bench's vehicle fly 10 m above home.
-func (b *lineBench) inTheAir() {
-	b.change(func() { b.beat.BaseMode |= common.MAV_MODE_FLAG_SAFETY_ARMED })
-	b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_IN_AIR})
-	b.say(&common.MessageHomePosition{Latitude: 473977420, Longitude: 85455940, Altitude: 488000})
-	b.say(&common.MessageGlobalPositionInt{Lat: 473977420, Lon: 85455940, Alt: 498000, RelativeAlt: 10000, Hdg: 9000})
-	time.Sleep(1500 * time.Millisecond)
-}
-
-// onTheGround makes it stand.
-func (b *lineBench) onTheGround() {
-	b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_ON_GROUND})
 }
 
 func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
@@ -455,163 +373,6 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 	}
 }
 
-// sentModes returns the modes that were set since began, without repeated copies.
-func (b *lineBench) sentModes(began time.Time) (list []uint32) {
-	for _, m := range b.commands(common.MAV_CMD_DO_SET_MODE) {
-		if c := m.msg.(*common.MessageCommandLong); !m.at.Before(began) && c.Confirmation == 0 {
-			list = append(list, uint32(c.Param2))
-		}
-	}
-	return list
-}
-
-// The decisions of a step, without a drone, a link or a goroutine: a script says what comes, and a loop like
-// waiter.follow does what is decided, at once.
-
-// The modes of the scripts, by the autopilot's number.
-const (
-	modeBefore = 10
-	modeOurs   = 11
-	modePilots = 12
-	modeEnd    = 13 // of a takeoff
-)
-
-// following is what is known while a decision is followed, and what was done.
-type following struct {
-	now time.Time
-
-	// machine has the last report, and what the reports are made of.
-	machine
-
-	taken   bool
-	fallen  bool
-	command *command
-
-	// proves is when the question went out that was answered last.
-	proves time.Time
-
-	copies, asks []int // in ms
-	end          string
-}
-
-// epoch is the time 0 of a script.
-var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
-
-func (f *following) sinceEpoch() int { return int(f.now.Sub(epoch) / time.Millisecond) }
-
-// comes is one thing of a script.
-func (f *following) comes(what string) {
-	beat := f.report.shownMode
-	switch what {
-	case "report":
-	case "arms":
-		beat.armed = true
-	case "disarms":
-		beat.armed = false
-	case "shows":
-		beat.custom = modeOurs
-	case "end":
-		beat.custom = modeEnd
-	case "pilot":
-		beat.custom = modePilots
-	case "taken":
-		f.taken = true
-		return
-	case "number": // a CURRENT_MODE that is kept
-		f.reports.hearMode(modePilots, f.report.shownMode, f.now, f.now)
-		return
-	case "announced": // ours is
-		f.reports.hearMode(modeOurs, f.report.shownMode, f.now, f.now)
-		return
-	case "away":
-		f.reports.portAwayAt = f.now
-		return
-	case "answer": // to the newest question: what comes from now on left after that
-		f.proves = f.reports.asked
-		return
-	case "behind": // the line falls
-		f.fallen = true
-		return
-	case "caught": // up
-		f.fallen = false
-		return
-	case "ack":
-		if !f.command.acked() {
-			f.command.ackedAt = f.now
-		}
-		return
-	case "refusal":
-		if f.command.refusal == nil {
-			f.command.refusal, f.command.refusedAt = new(uint8), f.now
-		}
-		return
-	default:
-		panic(what)
-	}
-	for _, shown := range f.reports.hearHeartbeat(beat, f.report.shownMode,
-		departed{left: f.now, latest: f.now, after: f.proves}, f.now) {
-		f.report = report{shownMode: shown, amsl: 100}
-		if f.command != nil {
-			f.command.see(f.report)
-		}
-	}
-}
-
-// plays follows a decision through a script: "5 ack, 25 shows", in ms.
-func (f *following) plays(script string, decide func() decision, do func(move)) {
-	type event struct {
-		at   time.Time
-		what string
-	}
-	var events []event
-	for _, clause := range strings.FieldsFunc(script, func(r rune) bool { return r == ',' }) {
-		at, what, _ := strings.Cut(strings.TrimSpace(clause), " ")
-		n, err := strconv.Atoi(at)
-		if err != nil {
-			panic(err)
-		}
-		events = append(events, event{epoch.Add(ms(n)), what})
-	}
-
-	for range 10000 {
-		for len(events) > 0 && !events[0].at.After(f.now) {
-			if f.now = events[0].at; f.now.Before(epoch) {
-				f.comes(events[0].what)
-				f.now = epoch
-			} else {
-				f.comes(events[0].what)
-			}
-			events = events[1:]
-		}
-
-		switch d := decide(); {
-		case d.move >= goOn:
-			f.end = fmt.Sprint(d.move, " ", f.sinceEpoch())
-			return
-		case d.move != look:
-			do(d.move)
-		case len(events) > 0 && events[0].at.Before(d.at):
-			f.now = events[0].at
-		default:
-			f.now = d.at
-		}
-	}
-	panic("it never ends")
-}
-
-func (m move) String() string {
-	return [...]string{"look", "ask", "sendCopy", "leaveOut", "go", "late", "low", "stop", "proven", "refused",
-		"not shown", "not acked", "not obeying"}[m]
-}
-
-func (f *following) ask(move) {
-	f.reports.asked = f.now
-	f.reports.askedProof = f.now
-	f.asks = append(f.asks, f.sinceEpoch())
-}
-
 // Rule 5. Every step is due at 0.
 func TestAStepGoesOutAfterAReport(t *testing.T) {
 	client := task{askedAt: epoch}
@@ -736,28 +497,6 @@ func TestWhatFliesToAPlaceWaitsUntilTheDroneIsClear(t *testing.T) {
 		}
 		x := departure{due: epoch, whose: whose, away: c.away}
 		lineEqual(t, c.name, x.decide(&fresh, c.clear, false, epoch).move, c.want)
-	}
-}
-
-// each is a clause of a script, again and again.
-func each(every, until int, what string) (script string) {
-	for at := every; at <= until; at += every {
-		script += fmt.Sprint(", ", at, " ", what)
-	}
-	return script
-}
-
-// first puts a report of the mode before long before a script.
-func first(script string) string { return strings.Trim("-9000 report, "+script, ", ") }
-
-// wantAsks checks that HEARTBEAT was requested at once and then every round trip, 20 ms to 0.1 s.
-func wantAsks(t *testing.T, f *following, trip time.Duration) {
-	t.Helper()
-	for i, at := range f.asks {
-		if gap := ms(at - f.asks[max(i-1, 0)]); i > 0 && gap != min(max(trip, ms(20)), ms(100)) || i == 0 && at != 0 {
-			t.Errorf("requested at %v", f.asks)
-			return
-		}
 	}
 }
 

@@ -11,21 +11,6 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// seen returns the view of a vehicle that hovers 10 m up; changes alter the view.
-func seen(changes ...func(*view)) view {
-	n := math.NaN()
-	s := view{
-		now: time.Unix(2000, 0), firmware: copter, shownMode: shownMode{armed: true},
-		landed: inAir, ground: lastGround{left: true},
-		place: place{47.3977419, 8.5455938, 10, 498}, heading: 90,
-		target: point{lat: n, lon: n, amsl: n}, params: map[string]float64{"WP_LOITER_RAD": 60, "TKOFF_ALT": 50},
-	}
-	for _, f := range changes {
-		f(&s)
-	}
-	return s
-}
-
 func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	type change = func(*view)
 	n := math.NaN()
@@ -195,15 +180,6 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		if m.done != c.want || land || taken != "" {
 			t.Errorf("%s: done %t, land %t, taken %q", c.name, m.done, land, taken)
 		}
-	}
-}
-
-// landingThere is a landing at a place that is still on its way.
-func landingThere() *manoeuvre {
-	s := seen()
-	return &manoeuvre{
-		request: request{setMode: true, mode: ModeLand}, at: s.now.Add(-time.Second), over: make(chan struct{}),
-		plan: plan{destination: &s.place, second: &step{cmd: common.MAV_CMD_DO_SET_MODE}},
 	}
 }
 

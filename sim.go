@@ -6,7 +6,7 @@ package main
 //
 // This file is what all flavours share: the vehicle, its messages out and in, the moving point, the cable. What PX4
 // says, obeys and how it flies is in sim_px4.go; sim_ardupilot.go has the same of ArduPilot. Tests meddle with a
-// simulator by a simMeddler of their own (simSwitches in sim_test.go).
+// simulator by a simMeddler of their own (simSwitches in kit_sim_test.go).
 
 import (
 	"bufio"
@@ -225,7 +225,7 @@ const (
 )
 
 // simMeddler meddles with a simulator. The program's does nothing (simAlone); that of the tests has their switches
-// (simSwitches in sim_test.go). It is called with the simulator's mutex locked.
+// (simSwitches in kit_sim_test.go). It is called with the simulator's mutex locked.
 type simMeddler interface {
 	// line is what the companion's cable is like now.
 	line() *simLine

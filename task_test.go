@@ -7,36 +7,12 @@ import (
 	"math"
 	"net/netip"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
-
-// slowly delays the line as a telemetry radio does, and gives mavrest time to measure it.
-func (f *flight) slowly(oneWay time.Duration) {
-	f.sim.change(func() { f.sim.switches().delay = oneWay })
-	time.Sleep(4 * time.Second)
-}
-
-// toALandingPlace flies towards a landing's place. Then the vehicle falls silent.
-func toALandingPlace(f *flight) *drone {
-	f.aloft()
-	f.accepted("/land", "{"+at(40, 0)+"}")
-	time.Sleep(5 * time.Second)
-	f.sim.change(func() { f.sim.switches().muted = true })
-	return f.drone
-}
-
-// flyingBeat is the HEARTBEAT of a PX4 in flight.
-func flyingBeat(t *testing.T, mode string, state minimal.MAV_STATE) *minimal.MessageHeartbeat {
-	return &minimal.MessageHeartbeat{
-		Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_PX4,
-		BaseMode: 0xd9, CustomMode: numberOf(t, px4, mode), SystemStatus: state,
-	}
-}
 
 // A failsafe takes the drone even if it keeps the mode and ends within 50 ms.
 func TestAShortFailsafeTakesTheDrone(t *testing.T) {
@@ -71,19 +47,6 @@ func TestAShortFailsafeTakesTheDrone(t *testing.T) {
 	}
 }
 
-// anew starts another mavrest beside a vehicle that flies already.
-func (f *flight) anew() {
-	d := newDrone(f.drone.link.device, 0, false, f.diary.log())
-	if before := f.drone.link.signing; before != nil {
-		d.link.signing = newSigning(before.key)
-	}
-	f.drone, f.handler = d, newHandler(d, admission{})
-	ctx, end := context.WithCancel(f.Context())
-	var running sync.WaitGroup
-	running.Go(func() { d.run(ctx) })
-	f.stop = func() { end(); running.Wait() }
-}
-
 func TestHomeIsForgottenAtARestart(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, px4Beat(), func(b *lineBench) { b.boot = 500000 })
@@ -110,18 +73,6 @@ func TestHomeIsForgottenAtARestart(t *testing.T) {
 			t.Errorf("a takeoff to 10 m climbs %.1f m", up)
 		}
 		<-answer
-	})
-}
-
-// forbids makes the vehicle refuse modes.
-func (f *flight) forbids(modes ...uint32) {
-	f.sim.change(func() {
-		f.sim.switches().refusesModes = modes // ArduPilot's
-		f.sim.modes = slices.Clone(f.sim.modes)
-		for i := range f.sim.modes {
-			m := &f.sim.modes[i]
-			m.refused = m.refused || f.firmware == px4 && slices.Contains(modes, m.custom)
-		}
 	})
 }
 

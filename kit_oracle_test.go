@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -706,13 +705,4 @@ func (b *book) judge(began time.Time) (wrongs []string, first time.Time) {
 		})
 	}
 	return wrongs, first
-}
-
-func TestEachLawHasItsHeadingInTheDesign(t *testing.T) {
-	design := pageText(t, "design.md")
-	for _, l := range laws {
-		if !hasHeading(design, l.heading) {
-			t.Errorf("%q: docs/design.md has no heading %q", l.says, l.heading)
-		}
-	}
 }

@@ -1,5 +1,7 @@
 package main
 
+// The probes of ArduPilot.
+
 import (
 	"fmt"
 	"math"

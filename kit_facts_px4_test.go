@@ -1,5 +1,7 @@
 package main
 
+// The probes of PX4, and the list of all.
+
 import (
 	"fmt"
 	"math"
