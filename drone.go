@@ -42,7 +42,7 @@ type drone struct {
 	// wg: every goroutine that run waits for, also landThere and holdForSilent
 	wg sync.WaitGroup
 
-	// mu guards all below.
+	// mu guards all below. Lock ordering: before link.mu and recorder.mu.
 	mu sync.Mutex
 
 	tel       telemetry

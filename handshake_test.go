@@ -198,7 +198,7 @@ func TestAVehicleThatDoesNotAnswerTheHandshakeIsAskedUntilItDoes(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, copterBeat(), func(b *lineBench) { b.deaf = true })
 		time.Sleep(20 * time.Second)
-		all := func(m lineMessage) bool { return m.system == b.drone.link.system() && m.component == componentID }
+		all := func(m lineMessage) bool { return m.system == b.drone.link.systemLocked() && m.component == componentID }
 		before := len(b.messages(all))
 		time.Sleep(40 * time.Second)
 

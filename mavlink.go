@@ -130,7 +130,8 @@ type link struct {
 		next time.Time
 	}
 
-	// mu: guards all below; the events are told without it
+	// mu guards all below. Lock ordering: drone.mu may be held while it is locked, never the other way round: the events
+	// are told without it.
 	mu sync.Mutex
 
 	// writer: of the open port; nil if the port is not open
@@ -251,7 +252,7 @@ func (l *link) fail(err error) error {
 
 	// Frames may come all the while: it is still the same failure.
 	if !hung || l.hung == nil {
-		l.logFailure(said)
+		l.logFailureLocked(said)
 	}
 	if hung {
 		l.hung = said
@@ -268,8 +269,8 @@ func (l *link) mended(unopened error) {
 	}
 }
 
-// logFailure logs a failure once until a frame comes. It needs l.mu.
-func (l *link) logFailure(err error) {
+// logFailureLocked logs a failure once until a frame comes.
+func (l *link) logFailureLocked(err error) {
 	if len(l.logged) < mostLogged && !slices.Contains(l.logged, err.Error()) {
 		l.logged = append(l.logged, err.Error())
 		l.log.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
@@ -361,11 +362,11 @@ func (l *link) send(m message.Message) error { return l.sendAs(0, 0, m) }
 func (l *link) sendAs(system, component byte, m message.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.enqueue(outgoing{system, component, m, time.Now(), l.address.at})
+	return l.enqueueLocked(outgoing{system, component, m, time.Now(), l.address.at})
 }
 
-// enqueue queues what is to be sent. It never waits. It needs l.mu.
-func (l *link) enqueue(o outgoing) error {
+// enqueueLocked queues what is to be sent. It never waits.
+func (l *link) enqueueLocked(o outgoing) error {
 	if l.writer == nil {
 		return errors.New("the port is not open")
 	}
@@ -405,15 +406,15 @@ func (l *link) setSticks(o *outgoing) {
 	}
 }
 
-// system returns our system id, which is the vehicle's. It needs l.mu.
-func (l *link) system() byte { return cmp.Or(l.vehicle, l.only, 1) }
+// systemLocked returns our system id, which is the vehicle's.
+func (l *link) systemLocked() byte { return cmp.Or(l.vehicle, l.only, 1) }
 
 // addressed reports whether an ack is for us. A target of 0 may be for us: not every
 // autopilot fills it in.
 func (l *link) addressed(system, component byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return (system == 0 || system == l.system()) && (component == 0 || component == componentID)
+	return (system == 0 || system == l.systemLocked()) && (component == 0 || component == componentID)
 }
 
 // logNoise logs how much noise came since its last line, at most once in noiseEvery.
@@ -465,7 +466,7 @@ func (l *link) state() linkState {
 		lag: lag, lagKnown: lagKnown, silentAboutTime: l.lag.silent(now),
 		device: l.device.port(), keyless: l.signed && l.signing == nil, lossy: l.device.lossy,
 		baud:     int(l.device.line.baud.Load()),
-		fault:    cmp.Or(l.fault, l.hung, l.signing.fault(now), l.missing(now), l.damaged(now)),
+		fault:    cmp.Or(l.fault, l.hung, l.signing.fault(now), l.missingLocked(now), l.damagedLocked(now)),
 		received: l.received.Load(), lost: l.lost.Load(), errors: errors, sent: l.sent.Load(),
 	}
 }
@@ -505,9 +506,9 @@ func (s linkState) late(answers bool) error {
 	return nil
 }
 
-// missing says that MAVLink comes and the vehicle does not, and what is heard instead; nil where it is heard, or
-// may be soon. It needs l.mu.
-func (l *link) missing(now time.Time) error {
+// missingLocked says that MAVLink comes and the vehicle does not, and what is heard instead; nil where it is heard, or
+// may be soon.
+func (l *link) missingLocked(now time.Time) error {
 	other := slices.IndexFunc(l.autopilots[:], func(at time.Time) bool { return now.Sub(at) < neighbourFor })
 	beats := !l.beatAt.IsZero() && now.Sub(l.beatAt) < offlineAfter
 	switch {
@@ -523,7 +524,7 @@ func (l *link) missing(now time.Time) error {
 	case beats:
 		return nil
 	}
-	words := l.others.words(l.system(), now)
+	words := l.others.words(l.systemLocked(), now)
 	if words == "" {
 		words = "no heartbeat of anybody"
 	}
@@ -537,9 +538,9 @@ func (l *link) missing(now time.Time) error {
 		"on this line", words)
 }
 
-// damaged says that a network brings bytes that are no frames; nil where it brings few. Nothing on a network damages
-// bytes on their way: whoever puts them there does. It needs l.mu.
-func (l *link) damaged(now time.Time) error {
+// damagedLocked says that a network brings bytes that are no frames; nil where it brings few. Nothing on a network
+// damages bytes on their way: whoever puts them there does.
+func (l *link) damagedLocked(now time.Time) error {
 	if !l.damage.lasts(now) {
 		return nil
 	}
@@ -616,24 +617,24 @@ func (r *reader) takes(f rawFrame, now time.Time) bool {
 	defer l.mu.Unlock()
 	why := l.signing.hear(f, now)
 	if why != taken && f.known != nil {
-		l.hearFrame(now)
+		l.hearFrameLocked(now)
 	}
 	if why == oldStamp && f.component == autopilotID && r.in.from != l.address.at {
-		l.greet(r.in.from, now)
+		l.greetLocked(r.in.from, now)
 	}
 	return why == taken
 }
 
-// greet sends our heartbeat to where a vehicle has started again whose stamps are behind: it counts on from ours, and
-// what it sends then is taken. Its address is not followed before. It needs l.mu.
-func (l *link) greet(to netip.AddrPort, now time.Time) {
+// greetLocked sends our heartbeat to where a vehicle has started again whose stamps are behind: it counts on from ours,
+// and what it sends then is taken. Its address is not followed before.
+func (l *link) greetLocked(to netip.AddrPort, now time.Time) {
 	if now.Sub(l.greeted) < heartbeatEvery {
 		return
 	}
 	l.greeted = now
 
 	// What can't be sent is due again in a second.
-	l.enqueue(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER), to: to})
+	l.enqueueLocked(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER), to: to})
 }
 
 // hearChecked takes that a frame with the right checksum came.
@@ -676,7 +677,7 @@ func (r *reader) silent(now time.Time) error {
 		return errSilent
 	}
 	r.link.mu.Lock()
-	r.link.logFailure(errSilent)
+	r.link.logFailureLocked(errSilent)
 	r.link.mu.Unlock()
 	r.silentFrom = now
 	if p, ok := r.port.(interface{ wake() error }); ok {
@@ -718,7 +719,7 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	// Of the vehicle it came before; of ours a router or a radio sent it back.
 	repeated := own && r.countNumber(f.header, now)
 	l.mu.Lock()
-	l.hearFrame(now)
+	l.hearFrameLocked(now)
 	switch {
 	case !own:
 		repeated = l.recent.has(f.header, now)
@@ -728,7 +729,7 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	case !repeated:
 		l.signed = f.signed
 	}
-	stranger := f.component == componentID && f.system == l.system() && !repeated && !l.idsReported
+	stranger := f.component == componentID && f.system == l.systemLocked() && !repeated && !l.idsReported
 	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
@@ -838,8 +839,8 @@ func (r *reader) countNumber(h header, now time.Time) (repeated bool) {
 	return repeated
 }
 
-// hearFrame records that a frame came: the port is not at fault. It needs l.mu.
-func (l *link) hearFrame(now time.Time) {
+// hearFrameLocked records that a frame came: the port is not at fault.
+func (l *link) hearFrameLocked(now time.Time) {
 	l.fault = nil
 	l.logged = nil
 	if l.framesFrom.IsZero() {
@@ -852,7 +853,7 @@ func (l *link) hearFrame(now time.Time) {
 func (l *link) hearOther(f rawFrame, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hearFrame(now)
+	l.hearFrameLocked(now)
 	l.others.hear(f, now)
 }
 
@@ -913,7 +914,7 @@ func (l *link) askWho(system byte, to netip.AddrPort) {
 		}
 
 		// What can't be sent is asked again.
-		l.enqueue(outgoing{msg: question, at: time.Now(), to: to})
+		l.enqueueLocked(outgoing{msg: question, at: time.Now(), to: to})
 	}
 }
 
@@ -1129,7 +1130,7 @@ func (w *writer) frame(o outgoing) []byte {
 	if l.signing.holds(o.msg) {
 		return nil
 	}
-	ids := [2]byte{cmp.Or(o.system, l.system()), cmp.Or(o.component, componentID)}
+	ids := [2]byte{cmp.Or(o.system, l.systemLocked()), cmp.Or(o.component, componentID)}
 	s := w.senders[ids]
 	if s == nil {
 		s = newSender(ids[0], ids[1])

@@ -76,7 +76,7 @@ type recorder struct {
 	// ends, when closed, ends run; run closes done.
 	ends, done chan struct{}
 
-	// mu guards all below. Nothing is locked under it, and it is never held for longer than a copy.
+	// mu guards all below. Lock ordering: the last one, and it is never held for longer than a copy.
 	mu sync.Mutex
 
 	// pending are records that were not written yet; the time is in µs since began.
@@ -127,7 +127,7 @@ func (r *recorder) heard(f rawFrame, at time.Time) {
 			r.vehicleBegan = now.Add(-at.Sub(r.began))
 		}
 	}
-	r.add(f.whole, at)
+	r.addLocked(f.whole, at)
 }
 
 // sent takes a frame that went out.
@@ -140,7 +140,7 @@ func (r *recorder) sent(b []byte) {
 	if system, component := b[5], b[6]; component == componentID {
 		r.sender.system = system
 	}
-	r.add(b, time.Now())
+	r.addLocked(b, time.Now())
 }
 
 // see takes whether the vehicle is armed.
@@ -154,8 +154,8 @@ func (r *recorder) see(armed bool) {
 	r.wasArmed = r.wasArmed || armed
 }
 
-// add takes a frame. It needs mu.
-func (r *recorder) add(b []byte, at time.Time) {
+// addLocked takes a frame.
+func (r *recorder) addLocked(b []byte, at time.Time) {
 	if len(r.pending)+stampBytes+len(b) > pendingBytes {
 		r.dropped++
 		if r.dropped == 1 {
@@ -215,7 +215,7 @@ func (r *recorder) say(severity common.MAV_SEVERITY, text string) {
 		m.Text = chunk
 		m.ChunkSeq = uint8(i)
 		b, _ := r.sender.encode(&m)
-		r.add(b, time.Now())
+		r.addLocked(b, time.Now())
 	}
 }
 
