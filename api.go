@@ -379,7 +379,7 @@ func (a *api) await(
 	defer cancel()
 	ctx, end := context.WithCancelCause(limited)
 	connOf(r).markBusy(func() { end(errMadeWay) })
-	err := a.drone.wait(ctx, m, began)
+	err := a.drone.awaitEnd(ctx, m, began)
 	done := err == nil
 	took := time.Since(began)
 	seconds := rounded(took.Seconds(), 2)

@@ -14,10 +14,10 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// wait waits until a manoeuvre is complete, or returns what ended it; began is when its
+// awaitEnd waits until a manoeuvre is complete, or returns what ended it; began is when its
 // request came. A client that goes away ends only its own wait, a lost link ends nothing,
 // and at the program's end the vehicle flies on.
-func (d *drone) wait(ctx context.Context, m *manoeuvre, began time.Time) (err error) {
+func (d *drone) awaitEnd(ctx context.Context, m *manoeuvre, began time.Time) (err error) {
 	select {
 	case <-m.over:
 	case <-ctx.Done():
@@ -200,7 +200,7 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 		return err
 	}
 	d.cmd.join(t, d.view(time.Now()))
-	t.follow(w, func(now time.Time) decision {
+	t.loop(w, func(now time.Time) decision {
 		// It waits without an end.
 		return until(now.Add(giveUp), t == d.cmd.current(), now)
 	}, nil)
@@ -291,7 +291,7 @@ func (d *drone) awaitLift(w waiter, t *task) error {
 	// A client that waits is heard when its request comes, and no longer.
 	d.sticks.client.spoke = v.now
 	l := lift{within: v.clearWithin()}
-	end := t.follow(w, func(now time.Time) decision {
+	end := t.loop(w, func(now time.Time) decision {
 		v := d.view(now)
 		return l.decide(v.isClear() || d.mustClimb(t, now), v.landed == onGround, v.online, now)
 	}, nil)
@@ -391,7 +391,7 @@ func (d *drone) doStep(w waiter, t *task, s *step, lastStep bool) error {
 func (d *drone) send(w waiter, t *task, s *step) error {
 	for due := (time.Time{}); ; {
 		// If the task was ended, reportBefore says so.
-		t.follow(w, func(now time.Time) decision { return until(d.ready(s), false, now) }, nil)
+		t.loop(w, func(now time.Time) decision { return until(d.ready(s), false, now) }, nil)
 
 		// The second try keeps this time: the step does not wait for another 1.5 s.
 		if due.IsZero() {
@@ -419,7 +419,7 @@ func (d *drone) send(w waiter, t *task, s *step) error {
 func (d *drone) reportBefore(w waiter, t *task, s *step, due time.Time) error {
 	x := t.departure(s, due)
 	reports := &d.machine.reports
-	end := t.follow(w, func(now time.Time) decision {
+	end := t.loop(w, func(now time.Time) decision {
 		anew := d.cmd.stood.dueAnew(x.due)
 		x.asked = x.asked && anew == x.due
 		x.due = anew

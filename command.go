@@ -216,8 +216,8 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	}
 }
 
-// see takes each report when it comes.
-func (a *acks) see(r report) {
+// hearReport takes each report when it comes.
+func (a *acks) hearReport(r report) {
 	for _, c := range a.waiting {
 		c.see(r)
 	}
@@ -302,7 +302,7 @@ func (c *command) proven(last report, taken bool) bool {
 var errPortAway = errors.New("the port was away when a step was due")
 
 // What a task does next, decided from what is known at a moment: rules 5 and 6 of docs/design.md.
-// waiter.follow does it, and waits.
+// waiter.loop does it, and waits.
 
 // move is what is to be done now.
 type move uint8

@@ -313,7 +313,7 @@ func (d *drone) hearMessage(h heard) {
 	case *minimal.MessageHeartbeat:
 		d.hearHeartbeat(m, h)
 	case *common.MessageCurrentMode:
-		if h.ordered && d.machine.reports.hearMode(m.CustomMode, d.machine.report.shownMode, h.latest, now) {
+		if h.ordered && d.machine.reports.takeNumber(m.CustomMode, d.machine.report.shownMode, h.latest, now) {
 			// Where the sticks are to be centred for it they are at once.
 			d.sticks.next = now
 		}
@@ -331,7 +331,7 @@ func (d *drone) hearMessage(h heard) {
 			d.handshake.hearAnswer(now)
 		}
 	case *common.MessageSysStatus:
-		d.hearReceiver(h.left)
+		d.readReceiver(h.left)
 	case *common.MessageManualControl:
 		d.sticks.hearActing(d.situation(now), axes{x: m.X, y: m.Y, z: m.Z, r: m.R}, h.left)
 	case *common.MessageRcChannels:
@@ -397,8 +397,8 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 		d.machine.reports.alive = now
 		return
 	}
-	for _, shown := range d.machine.reports.hearHeartbeat(beat, d.machine.report.shownMode, h.departed, now) {
-		d.judge(shown, now)
+	for _, shown := range d.machine.reports.takeHeartbeat(beat, d.machine.report.shownMode, h.departed, now) {
+		d.takeReport(shown, now)
 	}
 	if !d.online {
 		d.online = true
@@ -417,12 +417,12 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 // a warning; a new mode shows the failsafe (docs/autopilots.md, "PX4: modes"). An unknown version counts as new.
 const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 
-// judge hands a report to the mode machine, and ends what the report ends.
-func (d *drone) judge(shown shownMode, now time.Time) {
+// takeReport hands a report to the mode machine, and ends what the report ends.
+func (d *drone) takeReport(shown shownMode, now time.Time) {
 	mode := d.machine.mode
 	is := d.machine.judge(d.reportOf(shown, now))
-	d.cmd.acks.see(d.machine.report)
-	d.link.recorder.see(d.machine.report.armed)
+	d.cmd.acks.hearReport(d.machine.report)
+	d.link.recorder.setArmed(d.machine.report.armed)
 
 	// What is only read may call much critical, and others command it.
 	failsafeActs := is.failsafeActs && d.view(now).readOnly() == nil
@@ -459,7 +459,7 @@ func (d *drone) judge(shown shownMode, now time.Time) {
 func (d *drone) takeover(why string, failsafe bool, at time.Time) {
 	taken := interrupted(at, why)
 	taken.interruption.failsafe = failsafe
-	d.cmd.takeover(taken)
+	d.cmd.endAll(taken)
 	d.tel.target = unknownPoint
 	d.handshake.targetChanges()
 	d.sticks.switched(d.situation(time.Now()))
@@ -482,7 +482,7 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.restartedAt = now
 	d.machine.restart()
 	d.tel.restart()
-	d.cmd.takeover(interrupted(time.Now(), why))
+	d.cmd.endAll(interrupted(time.Now(), why))
 	d.sticks.restarted(d.situation(now))
 	d.forget()
 	d.warned = nil

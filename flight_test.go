@@ -487,7 +487,7 @@ func TestNoHoldForASilentClientIsSentWhereAPilotOrTheClientActedFirst(t *testing
 			d.hearMessage(onTime(beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 16, true), now))
 		},
 		"the client": func(d *drone, now time.Time) {
-			d.sticks.input(d.situation(now), axes{z: 500}, netip.Addr{}, 5*time.Second)
+			d.sticks.clientMoves(d.situation(now), axes{z: 500}, netip.Addr{}, 5*time.Second)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -259,7 +259,7 @@ func (a *vehicleAddress) hear(from netip.AddrPort, m message.Message, now time.T
 		return ofReplaced
 	}
 	was := *a
-	a.follow()
+	a.adoptOther()
 	if !a.clock.received() {
 		a.clock = was.clock
 	}
@@ -308,8 +308,8 @@ func (a *vehicleAddress) same(now time.Time) (same, known bool) {
 	return uidsKnown, late
 }
 
-// follow makes the other address the vehicle's.
-func (a *vehicleAddress) follow() {
+// adoptOther makes the other address the vehicle's.
+func (a *vehicleAddress) adoptOther() {
 	o := a.other
 	*a = vehicleAddress{at: o.at, heard: o.heard, clock: o.clock, uid: o.uid, scatter: a.scatter}
 }

@@ -235,7 +235,7 @@ func TestTheVehiclesAddressByClockAndUID(t *testing.T) {
 			from := map[string]netip.AddrPort{"A": a, "B": b, "C": c}[who]
 			is := v.hear(from, m, now)
 			if is == ofReplaced {
-				v.follow()
+				v.adoptOther()
 			}
 			got = append(got, map[origin]string{ofVehicle: "A", ofOther: "o", ofMoved: "moved",
 				ofReplaced: "replaced"}[is])

@@ -17,7 +17,7 @@ func (d *drone) act() stickActs {
 		d.notify(acts.notice)
 	}
 	if acts.takeover {
-		d.cmd.takeover(interrupted(time.Now(), "somebody else moves the sticks"))
+		d.cmd.endAll(interrupted(time.Now(), "somebody else moves the sticks"))
 	}
 	if d.sticks.phase == stickOff {
 		d.link.setSticks(nil)
@@ -95,9 +95,9 @@ func (d *drone) warnOnce(why reason) {
 	}
 }
 
-// hearReceiver takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. While
+// readReceiver takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. While
 // a fresh RC_CHANNELS is from before validFrom it may show our own throttle: nothing is taken then.
-func (d *drone) hearReceiver(now time.Time) {
+func (d *drone) readReceiver(now time.Time) {
 	tel := &d.tel
 	throttle := uint16(math.MaxUint16)
 
@@ -178,7 +178,7 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	case in.throttle == nil && v.mode == ModeManual && !v.drives():
 		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
 	}
-	d.sticks.input(v, in.axes(rest(v.view)), in.from, in.timeout)
+	d.sticks.clientMoves(v, in.axes(rest(v.view)), in.from, in.timeout)
 	d.cmd.clientActed = true
 
 	// The client is back: what waits to be commanded in its place is not any more.

@@ -9,7 +9,7 @@ import (
 )
 
 // The decisions of a step, without a drone, a link or a goroutine: a script says what comes, and a loop like
-// waiter.follow does what is decided, at once.
+// waiter.loop does what is decided, at once.
 
 // The modes of the scripts, by the autopilot's number.
 const (
@@ -63,10 +63,10 @@ func (f *following) comes(what string) {
 		f.taken = true
 		return
 	case "number": // a CURRENT_MODE that is kept
-		f.reports.hearMode(modePilots, f.report.shownMode, f.now, f.now)
+		f.reports.takeNumber(modePilots, f.report.shownMode, f.now, f.now)
 		return
 	case "announced": // ours is
-		f.reports.hearMode(modeOurs, f.report.shownMode, f.now, f.now)
+		f.reports.takeNumber(modeOurs, f.report.shownMode, f.now, f.now)
 		return
 	case "away":
 		f.reports.portAwayAt = f.now
@@ -93,7 +93,7 @@ func (f *following) comes(what string) {
 	default:
 		panic(what)
 	}
-	for _, shown := range f.reports.hearHeartbeat(beat, f.report.shownMode,
+	for _, shown := range f.reports.takeHeartbeat(beat, f.report.shownMode,
 		departed{left: f.now, latest: f.now, after: f.proves}, f.now) {
 		f.report = report{shownMode: shown, amsl: 100}
 		if f.command != nil {

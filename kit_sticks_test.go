@@ -254,7 +254,7 @@ func stickPlanWords() []stickWord {
 				d, _ := time.ParseDuration(a[4])
 				moved := axes{int16(h.number(a[0])), int16(h.number(a[1])), int16(h.number(a[2])),
 					int16(h.number(a[3]))}
-				h.input(h.v, moved, netip.Addr{}, d)
+				h.clientMoves(h.v, moved, netip.Addr{}, d)
 			})},
 		{"+TIME", "time passes", "+2s", stickEvent(func(h *stickFlight, a []string) {
 			d, _ := time.ParseDuration(a[0])
@@ -482,7 +482,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 			w.asked = axes{x: int16(arg * 3), z: 430}
 			d := time.Duration(1+arg%50) * 100 * time.Millisecond
 			w.until = v.now.Add(d)
-			w.input(*v, w.asked, netip.Addr{}, d)
+			w.clientMoves(*v, w.asked, netip.Addr{}, d)
 		}
 	case 'p': // a pilot's switch
 		m := modesOf(v.firmware)[arg%len(modesOf(v.firmware))]

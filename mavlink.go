@@ -130,8 +130,8 @@ type link struct {
 		next time.Time
 	}
 
-	// mu guards all below. Lock ordering: drone.mu may be held while it is locked, never the other way round: the events
-	// are told without it.
+	// mu guards all below. Lock ordering: drone.mu may be held while it is locked, never the other way round. The
+	// events are told without it.
 	mu sync.Mutex
 
 	// writer: of the open port; nil if the port is not open
@@ -897,7 +897,7 @@ func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
 		l.tell.replaced(now, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.address.follow()
+			l.address.adoptOther()
 		})
 	}
 	return from != ofOther

@@ -387,9 +387,9 @@ func (r *reports) newest(last shownMode) shownMode {
 	return last
 }
 
-// hearMode takes a CURRENT_MODE that left at a moment, at the latest. It keeps the number if it is new, and reports
+// takeNumber takes a CURRENT_MODE that left at a moment, at the latest. It keeps the number if it is new, and reports
 // whether it is.
-func (r *reports) hearMode(custom uint32, last shownMode, left, now time.Time) (keeps bool) {
+func (r *reports) takeNumber(custom uint32, last shownMode, left, now time.Time) (keeps bool) {
 	// Before the first HEARTBEAT it is not known what vehicle it is.
 	if r.at.IsZero() {
 		return false
@@ -403,9 +403,9 @@ func (r *reports) hearMode(custom uint32, last shownMode, left, now time.Time) (
 	return true
 }
 
-// hearHeartbeat takes a HEARTBEAT that came at now, and returns the reports that it makes, the oldest
+// takeHeartbeat takes a HEARTBEAT that came at now, and returns the reports that it makes, the oldest
 // first; no report if it is older than the newest kept number. d is when it left.
-func (r *reports) hearHeartbeat(b, last shownMode, d departed, now time.Time) (list []shownMode) {
+func (r *reports) takeHeartbeat(b, last shownMode, d departed, now time.Time) (list []shownMode) {
 	r.alive = now
 	b.at = d.latest
 	newest := r.newest(last)

@@ -286,11 +286,11 @@ func TestAReportIsMadeOfAHeartbeatAndOfTheNumbersThatCameBeforeIt(t *testing.T) 
 				w := strings.Fields(clause)
 				switch w[0] {
 				case "mode":
-					r.hearMode(uint32(w[1][0]), last, now, now)
+					r.takeNumber(uint32(w[1][0]), last, now, now)
 				case "beat":
 					shown = ""
 					beat := shownMode{custom: uint32(w[1][0]), armed: w[2] == "armed", failsafe: w[2] == "armed"}
-					for _, b := range r.hearHeartbeat(beat, last, departed{left: now, latest: now}, now) {
+					for _, b := range r.takeHeartbeat(beat, last, departed{left: now, latest: now}, now) {
 						last = b
 						shown += " " + string(rune(b.custom))
 						if b.armed != (w[2] == "armed") || b.failsafe != b.armed {

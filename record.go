@@ -143,8 +143,8 @@ func (r *recorder) sent(b []byte) {
 	r.addLocked(b, time.Now())
 }
 
-// see takes whether the vehicle is armed.
-func (r *recorder) see(armed bool) {
+// setArmed takes whether the vehicle is armed.
+func (r *recorder) setArmed(armed bool) {
 	if r == nil {
 		return
 	}

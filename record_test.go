@@ -23,7 +23,7 @@ func TestAFlightIsRecordedFromAMinuteBeforeItsArmingTo30SecondsBehindItsDisarmin
 	recordBubble(t, 256<<20, func(r *recorder, d *memoryDisk) {
 		began := time.Now()
 		for second := range 400 {
-			r.see(second >= 200 && second < 250)
+			r.setArmed(second >= 200 && second < 250)
 			r.hears(&common.MessageAttitude{TimeBootMs: uint32(second)})
 			time.Sleep(time.Second)
 		}
@@ -43,8 +43,8 @@ func TestAFlightIsRecordedFromAMinuteBeforeItsArmingTo30SecondsBehindItsDisarmin
 
 func TestAVehicleThatWasArmedForAMomentIsRecorded(t *testing.T) {
 	recordBubble(t, 256<<20, func(r *recorder, d *memoryDisk) {
-		r.see(true)
-		r.see(false)
+		r.setArmed(true)
+		r.setArmed(false)
 		r.hears(&common.MessageAttitude{})
 		time.Sleep(time.Minute)
 		if n := len(readRecords(t, d.only(t))); n != 1 {
@@ -55,7 +55,7 @@ func TestAVehicleThatWasArmedForAMomentIsRecorded(t *testing.T) {
 
 func TestWhatWasRecordedASecondAgoIsSafeFromAPowerCut(t *testing.T) {
 	recordBubble(t, 256<<20, func(r *recorder, d *memoryDisk) {
-		r.see(true)
+		r.setArmed(true)
 		time.Sleep(2 * time.Second)
 		for range 100 {
 			before := time.Now()
@@ -73,7 +73,7 @@ func TestWhatWasRecordedASecondAgoIsSafeFromAPowerCut(t *testing.T) {
 
 func TestALogHasNoSignatureAndNoKey(t *testing.T) {
 	recordBubble(t, 256<<20, func(r *recorder, d *memoryDisk) {
-		r.see(true)
+		r.setArmed(true)
 		plain, _ := newSender(1, componentID).encode(&common.MessageAttitude{Roll: 1, TimeBootMs: 5})
 		signed := bytes.Clone(plain)
 		signed[2] = 1
@@ -104,7 +104,7 @@ func TestALineOfTheLogIsRecordedInChunksThatGiveItBack(t *testing.T) {
 	long := strings.Repeat("ü12345678 ", 30)
 	for _, text := range []string{"", "short", strings.Repeat("x", 50), strings.Repeat("x", 100), long} {
 		recordBubble(t, 256<<20, func(r *recorder, d *memoryDisk) {
-			r.see(true)
+			r.setArmed(true)
 			r.sent(must(newSender(7, componentID).encode(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))))
 			log := slog.New(recordedLog{Handler: slog.NewTextHandler(io.Discard, nil), recorder: r})
 			log.With("from", "here\n").Warn(text, "took", time.Second)
@@ -129,7 +129,7 @@ func TestALineOfTheLogIsRecordedInChunksThatGiveItBack(t *testing.T) {
 func TestEachInputIsRecordedThoughTheLogHasItOnlyWithV(t *testing.T) {
 	for level, logged := range map[slog.Level]int{slog.LevelInfo: 0, slog.LevelDebug: 2} {
 		recordBubble(t, 256<<20, func(r *recorder, d *memoryDisk) {
-			r.see(true)
+			r.setArmed(true)
 			var out bytes.Buffer
 			handler := slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})
 			log := slog.New(recordedLog{Handler: handler, recorder: r})
@@ -158,7 +158,7 @@ func TestOurOldestFilesMakeRoomWithinAFlightTooAndNoOtherFileIsDeleted(t *testin
 
 		// The clock was wrong when this was made.
 		d.files["mavrest-000007-20990101T000000Z.tlog"] = &memoryFile{disk: d, bytes: make([]byte, 10<<20)}
-		r.see(true)
+		r.setArmed(true)
 		m := &common.MessageStatustext{Text: strings.Repeat("x", 50)}
 		for range 10 * 8 {
 			for range 12000 {
@@ -193,7 +193,7 @@ func TestOnASmallDiskTheNewestFlightsAreKept(t *testing.T) {
 		for n := range 4 {
 			d.files[recordName(n+1, time.Now())] = &memoryFile{disk: d, bytes: make([]byte, segmentBytes)}
 		}
-		r.see(true)
+		r.setArmed(true)
 		r.hears(&common.MessageAttitude{})
 		time.Sleep(2 * time.Second)
 		names := d.names()
@@ -213,7 +213,7 @@ func TestABadDiskIsSaidOnceAndTheNextFlightIsTriedAgain(t *testing.T) {
 			recordBubble(t, 256<<20, func(r *recorder, d *memoryDisk) {
 				flight := func() (said []string) {
 					for second := range 120 {
-						r.see(second < 60)
+						r.setArmed(second < 60)
 						r.hears(&common.MessageAttitude{})
 						if text := r.newComplaint(); text != "" {
 							said = append(said, text)
@@ -244,7 +244,7 @@ func TestABadDiskIsSaidOnceAndTheNextFlightIsTriedAgain(t *testing.T) {
 func TestAHangingDiskDelaysNobodyAndWhatIsDroppedIsSaidOnce(t *testing.T) {
 	recordBubble(t, 256<<20, func(r *recorder, d *memoryDisk) {
 		d.takes = 5 * time.Minute
-		r.see(true)
+		r.setArmed(true)
 		began := time.Now()
 		said := 0
 		slept := time.Duration(0)
@@ -286,7 +286,7 @@ func TestABoardWithoutAClockTakesTheVehiclesAndNoFileGoesBackwards(t *testing.T)
 
 		// A GPS that jumps.
 		r.hears(&common.MessageSystemTime{TimeUnixUsec: uint64(utc.Add(-time.Hour).UnixMicro())})
-		r.see(true)
+		r.setArmed(true)
 		time.Sleep(2 * time.Second)
 		r.heard(rawFrame{whole: must(newSender(1, 1).encode(&common.MessageAttitude{}))}, time.Now().Add(-time.Second))
 		time.Sleep(2 * time.Second)
@@ -380,7 +380,7 @@ func TestFilesAreTheOwnersAlone(t *testing.T) {
 	r := newRecorder(recordFolder(folder), 256<<20)
 	r.log = slog.New(slog.DiscardHandler)
 	go r.run()
-	r.see(true)
+	r.setArmed(true)
 	r.hears(&common.MessageAttitude{})
 	r.close()
 	info, err := os.Stat(folder)

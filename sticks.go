@@ -431,8 +431,8 @@ func (s *sticks) disarmed(v situation) {
 	}
 }
 
-// input takes the client's sticks, to be written at once.
-func (s *sticks) input(v situation, a axes, from netip.Addr, timeout time.Duration) {
+// clientMoves takes the client's sticks, to be written at once.
+func (s *sticks) clientMoves(v situation, a axes, from netip.Addr, timeout time.Duration) {
 	s.begin(stickClient, v)
 	s.set(a, v.now)
 	s.client.from, s.client.until, s.client.kind = from, v.now.Add(timeout), v.stickKind()

@@ -213,11 +213,11 @@ func (t *task) supersedes(o *task, v view) bool {
 // What may be sent after a takeover, a disarming and the program's end is decided below: by
 // mustStop for a task, by mustNotAct for mavrest itself (docs/design.md, rule 4).
 
-// takeover is called when no command of ours explains a report, a failsafe begins, the autopilot
+// endAll is called when no command of ours explains a report, a failsafe begins, the autopilot
 // restarted, or somebody else moves the sticks of a stick mode. It ends every task and the manoeuvre:
 // whoever took the drone keeps it, and one more step, or a copy, would undo a pilot's switch (rule 4).
 // A task whose step is on the wire first learns what becomes of that step.
-func (q *queue) takeover(why *commandError) {
+func (q *queue) endAll(why *commandError) {
 	q.clientActed = false
 	for _, t := range q.tasks {
 		t.end(why)
@@ -329,7 +329,7 @@ type waiter struct {
 	stood *standstill
 }
 
-// pause waits until the bell rings or the time is over. Only follow calls it.
+// pause waits until the bell rings or the time is over. Only loop calls it.
 func (w waiter) pause(until time.Time) {
 	if w.bell.rings == nil {
 		w.bell.rings = make(chan struct{})
@@ -390,8 +390,8 @@ func (s *standstill) dueAnew(due time.Time) time.Time {
 	return due
 }
 
-// follow is the one loop that waits: it does what decide says, until that says that the wait is over.
-func (w waiter) follow(decide func(now time.Time) decision, do func(move)) move {
+// loop is the one loop that waits: it does what decide says, until that says that the wait is over.
+func (w waiter) loop(decide func(now time.Time) decision, do func(move)) move {
 	for {
 		if now := time.Now(); w.stood.reading(now) {
 			w.pause(now.Add(2 * readWaits))
@@ -411,12 +411,12 @@ func (w waiter) follow(decide func(now time.Time) decision, do func(move)) move 
 
 // wait waits until ok is true or the time is over.
 func (w waiter) wait(end time.Time, ok func() bool) {
-	w.follow(func(now time.Time) decision { return until(end, ok(), now) }, nil)
+	w.loop(func(now time.Time) decision { return until(end, ok(), now) }, nil)
 }
 
-// follow is the waiter's, and stops when the task may not go on.
-func (t *task) follow(w waiter, decide func(now time.Time) decision, do func(move)) move {
-	return w.follow(func(now time.Time) decision {
+// loop is the waiter's, and stops when the task may not go on.
+func (t *task) loop(w waiter, decide func(now time.Time) decision, do func(move)) move {
+	return w.loop(func(now time.Time) decision {
 		if t.mustStop() != nil {
 			return decision{move: stop}
 		}
@@ -426,14 +426,14 @@ func (t *task) follow(w waiter, decide func(now time.Time) decision, do func(mov
 
 // await waits until ok is true or the time is over; an error means that the task was ended.
 func (t *task) await(w waiter, end time.Time, ok func() bool) error {
-	t.follow(w, func(now time.Time) decision { return until(end, ok(), now) }, nil)
+	t.loop(w, func(now time.Time) decision { return until(end, ok(), now) }, nil)
 	return t.mustStop()
 }
 
 // ask repeats a request until its answer came or the time is over; an error means that the task was ended.
 func (t *task) ask(w waiter, every time.Duration, end time.Time, request func(), came func() bool) error {
 	q := question{every: every, end: end}
-	t.follow(w, func(now time.Time) decision { return q.decide(came(), now) }, func(move) {
+	t.loop(w, func(now time.Time) decision { return q.decide(came(), now) }, func(move) {
 		q.asked = time.Now()
 		request()
 	})
@@ -485,7 +485,7 @@ func (t *task) transact(w waiter, s *step) error {
 	}
 	x.copyDue = x.sentAt.Add(c.acks.copyGap())
 	x.blind = t.request.urgent() && !t.request.toPlace() && !t.unasked()
-	end := t.follow(w, func(now time.Time) decision {
+	end := t.loop(w, func(now time.Time) decision {
 		x.copyDue = c.stood.dueAnew(x.copyDue)
 		if !x.blind && c.acks.link.hasFallen() {
 			// The ack is on the way as well, and so may be a pilot's switch.

@@ -153,7 +153,7 @@ func TestAPilotTakesTheDroneByTheModeThatWasRefusedInAFailsafe(t *testing.T) {
 func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	for name, happens := range map[string]func(c *commander){
 		"no client's command was accepted": func(c *commander) { c.clientActed = false },
-		"a takeover":                       func(c *commander) { c.takeover(interrupted(time.Now(), "a pilot")) },
+		"a takeover":                       func(c *commander) { c.endAll(interrupted(time.Now(), "a pilot")) },
 		"a disarming":                      (*commander).disarmed,
 	} {
 		c := &commander{queue: queue{clientActed: true}}
