@@ -389,15 +389,10 @@ func (d *drone) doStep(w waiter, t *task, s *step, lastStep bool) error {
 
 // send waits until a step may go out, and sends it. If the port is away by then, it does both again.
 func (d *drone) send(w waiter, t *task, s *step) error {
-	for due := (time.Time{}); ; {
-		// If the task was ended, reportBefore says so.
-		t.loop(w, func(now time.Time) decision { return until(d.ready(s), false, now) }, nil)
-
-		// The second try keeps this time: the step does not wait for another 1.5 s.
-		if due.IsZero() {
-			due = time.Now()
-		}
-		if err := d.reportBefore(w, t, s, due); err != nil {
+	// It is kept: on the second try the step is due since the first one, and does not wait for another 1.5 s.
+	var x departure
+	for {
+		if err := d.awaitReport(w, t, s, &x); err != nil {
 			return err
 		}
 
@@ -415,15 +410,20 @@ func (d *drone) send(w waiter, t *task, s *step) error {
 	}
 }
 
-// reportBefore waits for the report that step s must follow (rule 5); due is when s could first go.
-func (d *drone) reportBefore(w waiter, t *task, s *step, due time.Time) error {
-	x := t.departure(s, due)
+// awaitReport waits for the report that step s must follow (rule 5). Where x is the zero value the step is due, and x
+// its departure, once it is ready.
+func (d *drone) awaitReport(w waiter, t *task, s *step, x *departure) error {
 	reports := &d.machine.reports
+	x.asked = false
 	end := t.loop(w, func(now time.Time) decision {
-		anew := d.cmd.stood.dueAnew(x.due)
-		x.asked = x.asked && anew == x.due
-		x.due = anew
-		reports.awaited = anew
+		if at := d.ready(s); x.due.IsZero() && now.Before(at) {
+			return decision{look, at}
+		}
+		if x.due.IsZero() {
+			*x = t.departure(s, now)
+		}
+		x.dueAnew(d.cmd.stood.dueAnew(x.due))
+		reports.awaited = x.due
 		return x.decide(reports, d.view(now).isClear(), d.link.hasFallen(), now)
 	}, func(move) {
 		x.asked = true
@@ -561,7 +561,9 @@ func (d *drone) askHome(w waiter, t *task) error {
 		return err
 	}
 	d.tel.home = unknownPoint
-	return d.reportBefore(w, t, &t.plan.steps[0], time.Now())
+	s := &t.plan.steps[0]
+	x := t.departure(s, time.Now())
+	return d.awaitReport(w, t, s, &x)
 }
 
 // prepare provides what a plan needs before its first step: the receiver's state, the parameter

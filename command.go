@@ -456,9 +456,15 @@ type departure struct {
 	asked bool
 }
 
+// dueAnew sets when the step is due. Where that is another time a report is to be requested again.
+func (x *departure) dueAnew(due time.Time) {
+	x.asked = x.asked && due.Equal(x.due)
+	x.due = due
+}
+
 // decide says goOn once the step may go out. A report from before the port was last found down does not count. fallen
 // says that the line has fallen behind.
-func (x departure) decide(r *reports, clear, fallen bool, now time.Time) decision {
+func (x *departure) decide(r *reports, clear, fallen bool, now time.Time) decision {
 	// The drone was clear when the step was planned, so it has touched the ground again.
 	if x.away && !clear {
 		return decision{move: tooNear}
@@ -493,7 +499,7 @@ func (x departure) decide(r *reports, clear, fallen bool, now time.Time) decisio
 // follows reports whether the last report is one that the step may follow. An older one does not count: a pilot's
 // switch may be newer. A client's first step follows what its client may have seen; any other a report that left for
 // certain after it was due.
-func (x departure) follows(r *reports) bool {
+func (x *departure) follows(r *reports) bool {
 	if x.whose == firstStep || x.whose == firstToSafety {
 		return !r.at.Before(x.due.Add(-reportFresh))
 	}
@@ -501,7 +507,7 @@ func (x departure) follows(r *reports) bool {
 }
 
 // waitsFor is how long the step waits for its report.
-func (x departure) waitsFor() time.Duration {
+func (x *departure) waitsFor() time.Duration {
 	if x.whose == forSilentClient {
 		return 2 * ownHoldWait
 	}
@@ -510,7 +516,7 @@ func (x departure) waitsFor() time.Duration {
 
 // withoutReport is when the step goes out without a report; zero: never. A client's first one goes where it makes the
 // drone safe, and mavrest's own hold.
-func (x departure) withoutReport(r *reports) time.Time {
+func (x *departure) withoutReport(r *reports) time.Time {
 	from := later(x.due, r.portAwayAt)
 	switch {
 	case x.whose == forSilentClient && !r.keeps():

@@ -188,13 +188,17 @@ func (d *drone) tick() {
 	d.change(func() {})
 }
 
-// doDue does what is due and returns when the next thing is.
+// doDue does what is due and returns when the next thing is. Its order counts: an offline vehicle's sticks end, the
+// sticks go by what watch leaves of the manoeuvre, and act does what they ask for.
 func (d *drone) doDue(now time.Time) time.Time {
 	// At the latest.
 	next := now.Add(offlineAfter)
 
 	// The farewell's time is over: end its hold or landing.
-	if d.cmd.stopped && !now.Before(d.quitBy) {
+	switch ending := d.cmd.stopped; {
+	case ending && now.Before(d.quitBy):
+		next = sooner(next, d.quitBy)
+	case ending:
 		d.cmd.stop()
 	}
 	if d.online && now.Sub(d.machine.reports.alive) >= offlineAfter {

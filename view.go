@@ -74,7 +74,7 @@ type view struct {
 }
 
 // since is the view of a vehicle that was not heard before a time: its place, velocity and landed state are
-// unknown where they did not come later.
+// unknown where they did not come later. Its mode and armed bit stay: a step's report has shown them since.
 func (v view) since(at time.Time) view {
 	if !v.placeAt.After(at) {
 		v.place = nowhere
