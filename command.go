@@ -69,7 +69,7 @@ type acks struct {
 	// repeated: commands that were acknowledged after a repeat, since trip was set
 	repeated int
 
-	// modeFrom: no mode change goes out before it
+	// modeFrom: no mode change goes out before it; zero: none was sent
 	modeFrom time.Time
 
 	// modeCmd: of the mode change sent last
@@ -85,7 +85,7 @@ type command struct {
 
 	copies int
 
-	// sentAt is when the first one was sent.
+	// sentAt is when the first one was sent; zero if none was.
 	sentAt time.Time
 
 	// triedAt is when the newest one was to be sent; it may have been left out.
@@ -100,7 +100,7 @@ type command struct {
 	// asked: a report was requested since the first copy
 	asked bool
 
-	// ackedAt is when ACCEPTED came first.
+	// ackedAt is when ACCEPTED came first; zero if it has not.
 	ackedAt time.Time
 
 	// seen: a report since the first copy has shown what it asks for. A mode may show for a moment only.
@@ -109,7 +109,7 @@ type command struct {
 	// refusal: the first ack that is not ACCEPTED
 	refusal *uint8
 
-	// refusedAt is when that came.
+	// refusedAt is when that came; zero if none has.
 	refusedAt time.Time
 }
 
@@ -441,7 +441,7 @@ const (
 // departure is a step that is due: it goes out after a report (rule 5), and to a place only once the drone is
 // clear of the ground (rule 11).
 type departure struct {
-	// due is when it could first go.
+	// due is when it could first go; zero if it could not yet.
 	due time.Time
 
 	// whose says what it waits for.

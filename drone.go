@@ -54,13 +54,13 @@ type drone struct {
 
 	online bool
 
-	// dueAt is when the next thing is due.
+	// dueAt is when the next thing is due; zero at the start.
 	dueAt time.Time
 
 	// quitBy is when the farewell must be over: 1 s after the program began to end; zero: it is not ending.
 	quitBy time.Time
 
-	// restartedAt is when the autopilot was last seen to have restarted.
+	// restartedAt is when the autopilot was last seen to have restarted; zero if it never was.
 	restartedAt time.Time
 
 	// warned: the warnings given since the autopilot started

@@ -14,7 +14,7 @@ type family struct {
 	// shown: the families that alone have a parameter which it has answered
 	shown firmware
 
-	// shownAt is when it did last.
+	// shownAt is when it did last; zero if it did not.
 	shownAt time.Time
 
 	// answers: it has answered a parameter, of whichever family
@@ -23,7 +23,8 @@ type family struct {
 	// rounds is how often it has answered other questions while it had shown no family.
 	rounds int
 
-	// doubtedAt is when it was heard again after a silence in which another one may have taken its place.
+	// doubtedAt is when it was heard again after a silence in which another one may have taken its place; zero if it
+	// never was.
 	doubtedAt time.Time
 
 	uid autopilotUID

@@ -52,10 +52,10 @@ type stream struct {
 	// slow: it came more slowly than least, or its message had to be requested
 	slow bool
 
-	// asked is when it was requested last.
+	// asked is when it was requested last; zero if it was not.
 	asked time.Time
 
-	// heard is when its message came last.
+	// heard is when its message came last; zero if it has not.
 	heard time.Time
 
 	// since is when the count began.
@@ -375,7 +375,7 @@ type parameters struct {
 	// values: the ones that the vehicle sent
 	values map[string]float64
 
-	// stationAt is when NAV_DLL_ACT came last.
+	// stationAt is when NAV_DLL_ACT came last; zero if it has not.
 	stationAt time.Time
 
 	// family is what the names of those that came show.

@@ -75,25 +75,25 @@ type manoeuvre struct {
 	// anyHeading: a goto is complete with any heading: its own was refused
 	anyHeading bool
 
-	// near is since when a landing's place is near.
+	// near is since when a landing's place is near; zero while it is not.
 	near time.Time
 
-	// circles is since when a vehicle on its wing circles its place.
+	// circles is since when a vehicle on its wing circles its place; zero while it does not.
 	circles time.Time
 
-	// tried is when the second leg was last begun.
+	// tried is when the second leg was last begun; zero if it never was.
 	tried time.Time
 
-	// strange is since when the autopilot's target is another place.
+	// strange is since when the autopilot's target is another place; zero while it is not.
 	strange time.Time
 
-	// gone is since when the autopilot has no target any more.
+	// gone is since when the autopilot has no target any more; zero while it has one.
 	gone time.Time
 
-	// stands is since when the vehicle stands still elsewhere than where it is to fly to.
+	// stands is since when the vehicle stands still elsewhere than where it is to fly to; zero while it does not.
 	stands time.Time
 
-	// glitched is when its GPS last said that it is elsewhere.
+	// glitched is when its GPS last said that it is elsewhere; zero if it has not.
 	glitched time.Time
 }
 

@@ -347,7 +347,7 @@ type reports struct {
 	// kept: numbers that no HEARTBEAT has shown yet, the oldest first
 	kept []shownMode
 
-	// alive is when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT.
+	// alive is when a HEARTBEAT came last, or a CURRENT_MODE after the first HEARTBEAT; zero before that.
 	alive time.Time
 
 	// asked is when a HEARTBEAT was requested last, askedProof when one that proves when it left was.

@@ -110,7 +110,7 @@ type stickHolder struct {
 	// spoke: its last input or request; zero: its silence means nothing
 	spoke time.Time
 
-	// holdAsked is when a hold for a silent client was requested last.
+	// holdAsked is when a hold for a silent client was requested last; zero if none was.
 	holdAsked time.Time
 
 	// lost is when the link was still lost in its stick mode; zero: it was not, or a notice has said so.
@@ -625,10 +625,12 @@ type sources struct {
 	// heardInFlight: a transmitter was heard since the arming; while disarmed: it is heard now
 	heardInFlight bool
 
-	// transmitterAt is when a transmitter was heard last; PX4 sends RC_CHANNELS only while it hears one.
+	// transmitterAt is when a transmitter was heard last, zero if none was; PX4 sends RC_CHANNELS only while it hears
+	// one.
 	transmitterAt time.Time
 
-	// foreignAt is when another program's sticks came last; on PX4 when they acted last, and not ours.
+	// foreignAt is when another program's sticks came last, zero if none did; on PX4 when they acted last, and not
+	// ours.
 	foreignAt time.Time
 
 	// foreignAxes: on PX4 these sticks
@@ -637,7 +639,7 @@ type sources struct {
 	// channels: the last RC_CHANNELS
 	channels channels
 
-	// switchesSince is when channels 5 to 16 first had values.
+	// switchesSince is when channels 5 to 16 first had values; zero if they had none.
 	switchesSince time.Time
 }
 

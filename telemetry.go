@@ -96,7 +96,7 @@ type telemetry struct {
 	// rebooted: the autopilot has restarted: its next SYS_STATUS sets healthFrom
 	rebooted bool
 
-	// healed is when a system last became healthy.
+	// healed is when a system last became healthy; zero if none has.
 	healed time.Time
 
 	boot bootClock
