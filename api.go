@@ -329,7 +329,7 @@ func (a *api) doRequest(
 ) response {
 	var wait *float64
 	patience := time.Duration(0)
-	if req.mode == ModeTakeoff {
+	if req.enters(ModeTakeoff) {
 		patience = lostBody
 	}
 	body, err := readFields(w, r, example, append(fields, field{"wait", &wait, 0, 600, "seconds", ""}), patience)
@@ -407,15 +407,17 @@ func (a *api) postMode(w http.ResponseWriter, r *http.Request) response {
 		{"mode", &name, 0, 0, requestableModes, ""},
 		{"arm", &req.arm, 0, 0, "true or false", ""},
 	}, func() error {
+		known := false
 		if name != nil {
-			req.mode, req.setMode = parseMode(*name)
+			req.verb = entersMode
+			req.mode, known = parseMode(*name)
 		}
 		switch {
 		case name == nil && req.arm == nil:
 			return refuse(codeOutOfRange, "mode: missing; give mode, arm or both")
-		case name != nil && !req.setMode:
+		case name != nil && !known:
 			return refuse(codeOutOfRange, "mode: want %s, got %.40q", requestableModes, *name)
-		case req.setMode && req.mode == ModeTakeoff && req.endsDisarmed():
+		case req.enters(ModeTakeoff) && req.endsDisarmed():
 			return refuse(codeOutOfRange, "arm: a takeoff arms by itself; leave arm out")
 		}
 		return nil
@@ -423,7 +425,7 @@ func (a *api) postMode(w http.ResponseWriter, r *http.Request) response {
 }
 
 func (a *api) postTakeoff(w http.ResponseWriter, r *http.Request) response {
-	req := request{setMode: true, mode: ModeTakeoff}
+	req := request{verb: entersMode, mode: ModeTakeoff}
 	return a.doRequest(w, r, &req, `{"altitude":10}`, []field{
 		{"altitude", &req.altitude, 0.5, 1000, "metres above home", fmt.Sprintf("to climb to %g m send {}",
 			defaultTakeoff)},
@@ -431,7 +433,7 @@ func (a *api) postTakeoff(w http.ResponseWriter, r *http.Request) response {
 }
 
 func (a *api) postGoto(w http.ResponseWriter, r *http.Request) response {
-	req := request{setMode: true, mode: ModeHold, goTo: true}
+	req := request{verb: goesTo}
 	o := &req.offset
 	place := placeFields(&req, "")
 	compass := []field{{"north", &o.north, -1000, 1000, "metres", ""}, {"east", &o.east, -1000, 1000, "metres", ""}}
@@ -456,7 +458,7 @@ func (a *api) postGoto(w http.ResponseWriter, r *http.Request) response {
 }
 
 func (a *api) postLand(w http.ResponseWriter, r *http.Request) response {
-	req := request{setMode: true, mode: ModeLand}
+	req := request{verb: entersMode, mode: ModeLand}
 	fields := placeFields(&req, "to land here send {}")
 	return a.doRequest(w, r, &req, `{} to land here`, fields, func() error { return checkPlace(&req) })
 }

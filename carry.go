@@ -126,7 +126,7 @@ func (d *drone) makePlan(t *task) (err error) {
 	if t.unasked() && err == errStopping {
 		err = nil
 	}
-	if err == nil && t.request.setMode && d.firmware() == plane && !d.tel.landed.received() {
+	if err == nil && t.request.setsMode() && d.firmware() == plane && !d.tel.landed.received() {
 		err = refuse(codeOffline, "the vehicle has not reported yet whether it is a QuadPlane; try again")
 	}
 	v := d.view(time.Now())
@@ -465,7 +465,7 @@ func (d *drone) accepted(t *task, s *step) {
 		return
 	}
 	d.machine.accepted(*s.to)
-	if t.request.setMode && s.to == t.plan.goal() {
+	if t.request.setsMode() && s.to == t.plan.goal() {
 		c.replace(t)
 	}
 }
@@ -524,7 +524,7 @@ func (d *drone) leftBehind(t *task, err error) error {
 // or without a position in ALTCTL, where the drone stops (docs/design.md, "Leaving on PX4").
 func (d *drone) restSticks(w waiter, t *task) error {
 	v := d.situation(time.Now())
-	leaves := t.request.setMode || t.plan.stop != nil
+	leaves := t.request.setsMode() || t.plan.stop != nil
 	if v.firmware != px4 || !leaves || !d.sticks.mustRest(v, t.request.entersSticks()) {
 		return nil
 	}
@@ -550,7 +550,7 @@ func (d *drone) restSticks(w waiter, t *task) error {
 // heights above the sea, and another program may have moved home or ended its stream. Without an
 // answer home is unknown, and a report must show that the line is not the reason.
 func (d *drone) askHome(w waiter, t *task) error {
-	if d.firmware() != px4 || (t.request.mode != ModeTakeoff && t.request.altitude == nil) {
+	if d.firmware() != px4 || (!t.request.enters(ModeTakeoff) && t.request.altitude == nil) {
 		return nil
 	}
 	asked := time.Now()
@@ -571,7 +571,7 @@ func (d *drone) askHome(w waiter, t *task) error {
 func (d *drone) prepare(w waiter, t *task) error {
 	sticks := &d.sticks
 	arms := t.request.arms()
-	armsInStickMode := arms && !t.request.setMode && d.machine.report.mode.flownBySticks()
+	armsInStickMode := arms && !t.request.setsMode() && d.machine.report.mode.flownBySticks()
 
 	// ArduPilot without a receiver arms only while sticks are streamed.
 	mayArmOnStream := arms && d.firmware().ardupilot() && !d.machine.report.armed
@@ -597,7 +597,7 @@ func (d *drone) prepare(w waiter, t *task) error {
 		sticks.streamForMode(v)
 	case armsInStickMode:
 		sticks.streamForArming(v)
-	case t.request.setMode:
+	case t.request.setsMode():
 		sticks.park(v)
 	}
 	if mayArmOnStream && sticks.src.receiver == receiverNone {
@@ -638,7 +638,7 @@ func (d *drone) watch(v view) time.Time {
 	}
 
 	// The drone is as high as it was told.
-	if m.done && m.request.mode == ModeTakeoff && v.height >= lowTakeoff {
+	if m.done && m.request.enters(ModeTakeoff) && v.height >= lowTakeoff {
 		d.tel.ground.clear = true
 	}
 	return now.Add(watchEvery)
@@ -687,7 +687,7 @@ var leftWords = map[Mode]string{
 // the mode that the vehicle accepted; ok is false if it accepted none.
 func (d *drone) leaveSafe(w waiter) (mode Mode, ok bool) {
 	for _, mode := range leftSafe[d.view(time.Now()).kind()] {
-		err := d.doOwn(w, request{setMode: true, mode: mode}, nil)
+		err := d.doOwn(w, request{verb: entersMode, mode: mode}, nil)
 		if err == nil {
 			d.log.Info("no client flies any more: mavrest set a mode", "mode", mode)
 			return mode, true

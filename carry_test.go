@@ -104,7 +104,7 @@ func TestAnArmingIsNotSentInAnotherModeThanTheOneThatWasSetForIt(t *testing.T) {
 						b.shows(c.to, false)
 					})
 				})
-				o := <-b.command(request{setMode: true, mode: c.mode, arm: &c.arm})
+				o := <-b.command(request{verb: entersMode, mode: c.mode, arm: &c.arm})
 				lineEqual(t, "code", o.code(), c.code)
 				lineEqual(t, "armings and disarmings", len(b.commands(common.MAV_CMD_COMPONENT_ARM_DISARM)), c.sends)
 			})
@@ -218,7 +218,7 @@ func TestTheStreamOfAStickModeBeginsWithItsCommand(t *testing.T) {
 		b.change(func() { b.deaf = true; b.beat = nil })
 		time.Sleep(100 * time.Millisecond)
 		began := time.Now()
-		b.command(request{setMode: true, mode: ModePosition})
+		b.command(request{verb: entersMode, mode: ModePosition})
 		time.Sleep(stickLead)
 		sent := b.messages(func(m lineMessage) bool { _, ok := m.msg.(*common.MessageManualControl); return ok })
 		if len(sent) == 0 {
@@ -251,10 +251,10 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 			"the mode change was sent", "[0s 300ms]", ModePosition},
 		{"before the command reached the vehicle", goHome, 20 * ms, 310 * ms, true, "", 330 * ms, "", "[0s]", ModeRTL},
 		{"before it reached the vehicle, and it was not the last step",
-			request{setMode: true, mode: ModeRTL, arm: &yes}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms +
+			request{verb: entersMode, mode: ModeRTL, arm: &yes}, 20 * ms, 100 * ms, true, codeInterrupted, 20*ms +
 				takenAfter,
 			"the vehicle follows the mode change, which was sent before; nothing more was sent", "[0s]", ModeRTL},
-		{"the way to a landing's place", request{setMode: true, mode: ModeLand, lat: &lat, lon: &lon}, 20 * ms,
+		{"the way to a landing's place", request{verb: entersMode, mode: ModeLand, lat: &lat, lon: &lon}, 20 * ms,
 			100 * ms, true, codeInterrupted, 20*ms + takenAfter,
 			"the vehicle follows the goto, which was sent before; nothing more was sent", "[]", ModeHold},
 	} {
@@ -296,7 +296,7 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 // says what was sent.
 func TestASupersededCommandIsAnsweredAfterTwoSecondsWithWhatWasSent(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
-		older := b.command(request{setMode: true, mode: ModeHold, arm: &yes})
+		older := b.command(request{verb: entersMode, mode: ModeHold, arm: &yes})
 		time.Sleep(200 * time.Millisecond)
 		newer := b.command(goHome)
 		o := <-older

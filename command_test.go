@@ -62,7 +62,7 @@ func TestAPlaceGoesOutAsCommandIntAndIsRepeatedUnchanged(t *testing.T) {
 				b.inTheAir()
 				lat, lon := 47.3979216, 8.5456789
 				began := time.Now()
-				o := <-b.command(request{setMode: true, mode: ModeHold, goTo: true, lat: &lat, lon: &lon})
+				o := <-b.command(request{verb: goesTo, lat: &lat, lon: &lon})
 				lineEqual(t, "code", o.code(), codeNoAck)
 				// Before its ack no report proves a goto: one is requested for each copy, which follows it.
 				reports := slices.DeleteFunc(b.requests(began), func(at time.Duration) bool { return at >= o.took })
@@ -109,7 +109,7 @@ func TestAnAckAtOnceIsNotMissed(t *testing.T) {
 		b.inTheAir()
 		b.follow(func(id uint16, _ int) { b.say(&common.MessageCommandAck{Command: common.MAV_CMD(id)}) })
 		lat, lon := 47.3979216, 8.5456789
-		o := <-b.command(request{setMode: true, mode: ModeHold, goTo: true, lat: &lat, lon: &lon})
+		o := <-b.command(request{verb: goesTo, lat: &lat, lon: &lon})
 		lineEqual(t, "error", o.err, nil)
 		lineEqual(t, "time until the answer", o.took, time.Duration(0))
 	})
@@ -161,9 +161,9 @@ func TestALateAckOfASupersededCommandDoesNotAnswerTheNextOneWithItsMAVCMD(t *tes
 		t.Run(name, func(t *testing.T) {
 			onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 				b.follow(func(id uint16, try int) { b.ack(300*time.Millisecond, id, acks[min(try, 1)]) })
-				first := b.command(request{setMode: true, mode: ModeRTL, arm: &yes})
+				first := b.command(request{verb: entersMode, mode: ModeRTL, arm: &yes})
 				time.Sleep(200 * time.Millisecond)
-				second := b.command(request{setMode: true, mode: ModeHold})
+				second := b.command(request{verb: entersMode, mode: ModeHold})
 				o := <-first
 				lineEqual(t, "the first command's code", o.code(), codeSuperseded)
 				o = <-second
@@ -292,7 +292,7 @@ func TestANoAckHasTheModeOfAFreshReport(t *testing.T) {
 			time.AfterFunc(810*time.Millisecond, func() { b.shows(4, true) }) // done, and never acknowledged
 		})
 		lat, lon := 47.3979216, 8.5456789
-		o := <-b.command(request{setMode: true, mode: ModeHold, goTo: true, lat: &lat, lon: &lon})
+		o := <-b.command(request{verb: goesTo, lat: &lat, lon: &lon})
 		lineEqual(t, "code", o.code(), codeNoAck)
 		lineEqual(t, "time until the answer", o.took, giveUp)
 		s := b.snapped()
@@ -309,7 +309,7 @@ func TestTheLandingOverAPlaceIsSentRightAfterAReport(t *testing.T) {
 		b.inTheAir()
 		b.obeys(5*time.Millisecond, 4*time.Millisecond)
 		here := place{lat: 47.397742, lon: 8.545594}
-		o := <-b.command(request{setMode: true, mode: ModeLand, lat: &here.lat, lon: &here.lon})
+		o := <-b.command(request{verb: entersMode, mode: ModeLand, lat: &here.lat, lon: &here.lon})
 		lineEqual(t, "error", o.err, nil)
 		// from now on a report comes only each second
 		b.change(func() { b.deaf = true })
@@ -359,7 +359,7 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 					}
 				})
 				began := time.Now()
-				b.command(request{setMode: true, mode: ModeHold, arm: &yes})
+				b.command(request{verb: entersMode, mode: ModeHold, arm: &yes})
 				time.Sleep(c.at)
 				b.command(c.later)
 				time.Sleep(c.sent - c.at + ms)

@@ -752,7 +752,7 @@ func (d *drone) target(now time.Time) *place {
 	// For targetNew after the acceptance the autopilot may still report its old target.
 	case to.within(offlineAfter, now) && (m == nil || to.at.After(m.at.Add(targetNew))):
 		return &place{to.lat, to.lon, to.amsl - d.tel.home.amsl, to.amsl}
-	case m != nil && m.request.goTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.commanded != nil:
+	case m != nil && m.request.verb == goesTo && now.Sub(m.at) < targetNew+targetEvery && d.machine.commanded != nil:
 		return m.plan.destination
 	}
 	return nil

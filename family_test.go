@@ -107,9 +107,9 @@ func (b *lineBench) notQuestions() []lineMessage {
 
 // deadEnds are requests that each move a drone.
 var deadEnds = map[string]request{
-	"arm": armIt, "disarm": disarmIt, "takeoff": {setMode: true, mode: ModeTakeoff}, "hold": holdHere,
-	"land": landHere, "rtl": goHome, "position": {setMode: true, mode: ModePosition},
-	"goto": {setMode: true, mode: ModeHold, goTo: true, lat: new(float64), lon: new(float64)},
+	"arm": armIt, "disarm": disarmIt, "takeoff": {verb: entersMode, mode: ModeTakeoff}, "hold": holdHere,
+	"land": landHere, "rtl": goHome, "position": {verb: entersMode, mode: ModePosition},
+	"goto": {verb: goesTo, lat: new(float64), lon: new(float64)},
 }
 
 // liars call themselves what they are not.
@@ -176,7 +176,7 @@ func TestBeforeAVehicleHasShownWhatItIsOnlyWhatMakesItSafeGoesOutAndOnlyInTheAir
 		{"land in the air", landHere, true, familyWait, ""},
 		{"rtl in the air", goHome, true, familyWait, ""},
 		{"hold on the ground", holdHere, false, -1, codeOffline},
-		{"land at a place", request{setMode: true, mode: ModeLand, lat: &place, lon: &place}, true, -1, codeRefused},
+		{"land at a place", request{verb: entersMode, mode: ModeLand, lat: &place, lon: &place}, true, -1, codeRefused},
 		{"goto", deadEnds["goto"], true, -1, codeRefused},
 		{"takeoff", deadEnds["takeoff"], false, -1, codeOffline},
 		{"arm", armIt, false, -1, codeOffline},

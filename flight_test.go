@@ -76,7 +76,7 @@ func TestInputIsRefusedUntilItsModeShowsAndWhileAnotherIsOnItsWay(t *testing.T) 
 			return code(err)
 		}
 		b.obeys(5*time.Millisecond, -1)
-		entering := b.command(request{setMode: true, mode: ModePosition})
+		entering := b.command(request{verb: entersMode, mode: ModePosition})
 		time.Sleep(500 * time.Millisecond)
 		lineEqual(t, "the mode is acknowledged, but does not show yet", input(), codeWrongMode)
 		b.shows(entered[copter][ModePosition], true)
@@ -104,7 +104,7 @@ func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
 		}
 	}
 	hear(now.Add(-time.Millisecond))
-	hold := request{setMode: true, mode: ModeHold}
+	hold := request{verb: entersMode, mode: ModeHold}
 	m := &manoeuvre{request: hold, at: now, over: make(chan struct{})}
 	d.online, d.machine.report.armed, d.cmd.manoeuvre = true, true, m
 	d.watch(d.view(now.Add(time.Second)))

@@ -154,7 +154,7 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	denied := d.sticks.src.denied(v.view)
 	switch {
 	case t != nil && t.setsMode():
-		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.mode)
+		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.leadsTo())
 	case denied.given():
 		// setting a mode would not help
 		return 0, refuse(codeWrongMode, "input: %s", denied)

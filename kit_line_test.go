@@ -574,9 +574,9 @@ var (
 	yes, no    = true, false
 	armIt      = request{arm: &yes}
 	disarmIt   = request{arm: &no}
-	holdHere   = request{setMode: true, mode: ModeHold}
-	goHome     = request{setMode: true, mode: ModeRTL}
-	landHere   = request{setMode: true, mode: ModeLand}
+	holdHere   = request{verb: entersMode, mode: ModeHold}
+	goHome     = request{verb: entersMode, mode: ModeRTL}
+	landHere   = request{verb: entersMode, mode: ModeLand}
 	cmdSetMode = uint16(common.MAV_CMD_DO_SET_MODE)
 	cmdArm     = uint16(common.MAV_CMD_COMPONENT_ARM_DISARM)
 )

@@ -130,11 +130,11 @@ func parseRequest(t *testing.T, s string) request {
 	var r request
 	switch w[0] {
 	case "takeoff":
-		r.setMode, r.mode = true, ModeTakeoff
+		r.verb, r.mode = entersMode, ModeTakeoff
 	case "goto":
-		r.setMode, r.mode, r.goTo = true, ModeHold, true
+		r.verb = goesTo
 	case "land":
-		r.setMode, r.mode = true, ModeLand
+		r.verb, r.mode = entersMode, ModeLand
 	case "set":
 	default:
 		t.Fatalf("no such request: %q", s)
@@ -147,7 +147,7 @@ func parseRequest(t *testing.T, s string) request {
 		key, value, _ := strings.Cut(field, "=")
 		switch key {
 		case "mode":
-			r.setMode, r.mode = true, modeNamed(t, value)
+			r.verb, r.mode = entersMode, modeNamed(t, value)
 		case "arm":
 			arm := value == "true"
 			r.arm = &arm

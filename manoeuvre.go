@@ -100,7 +100,7 @@ type manoeuvre struct {
 // newManoeuvre begins a manoeuvre now. It is complete at once where there is nothing to wait for.
 func newManoeuvre(r request, p plan) *manoeuvre {
 	m := &manoeuvre{request: r, plan: p, at: time.Now(), over: make(chan struct{})}
-	if !r.setMode || r.entersSticks() {
+	if !r.setsMode() || r.entersSticks() {
 		m.finish(nil)
 	}
 	return m
@@ -128,7 +128,7 @@ func (m *manoeuvre) watch(v view) (land bool, lost string) {
 	lasts(&m.stands, !moves && m.short(v) != "", v.placeAt)
 	switch {
 	case m.finished():
-	case !v.armed && (m.request.mode == ModeTakeoff || m.request.goTo || m.plan.second != nil):
+	case !v.armed && (m.request.enters(ModeTakeoff) || m.request.verb == goesTo || m.plan.second != nil):
 		lost = "the vehicle was disarmed"
 	case m.strangeTarget(v):
 		lost = "the autopilot flies to another place"
@@ -205,7 +205,7 @@ func (m *manoeuvre) arrived(v view) bool {
 func (m *manoeuvre) complete(v view) bool {
 	t := m.plan.destination
 	speed := math.Hypot(v.groundSpeed(), v.velocity.down)
-	switch m.request.mode {
+	switch m.request.leadsTo() {
 	case ModeTakeoff:
 		// A plane is reported in the air on its ground roll already, so its height decides.
 		if v.onWing() {
@@ -216,7 +216,7 @@ func (m *manoeuvre) complete(v view) bool {
 		there := t == nil || distance(v.place.lat, v.place.lon, t.lat, t.lon) <= atPlace
 
 		// Slow is not enough: a QuadPlane overshoots its place, and is slow where it turns back.
-		if !m.request.goTo {
+		if m.request.verb != goesTo {
 			return m.atRest(v) || v.circle() > 0 || (speed < still && there)
 		}
 		if v.circle() > 0 {
@@ -263,7 +263,7 @@ func (m *manoeuvre) circling(v view, at place, radius float64) bool {
 // is now; "" if that is not far: PX4 corrects home by 1 to 2.2 m. The height that was sent is one above the sea.
 // Both heights of the place are of one moment; PX4's HOME_POSITION may be 2 s older than they are.
 func (m *manoeuvre) homeMoved(v view) string {
-	if m.request.mode != ModeTakeoff && m.request.altitude == nil {
+	if !m.request.enters(ModeTakeoff) && m.request.altitude == nil {
 		return ""
 	}
 	home := v.place.amsl - v.place.altitude
@@ -310,7 +310,7 @@ func (m *manoeuvre) below(v view) float64 {
 // heightSlack is how far a vehicle may be from its destination's height, in metres, and still be there.
 func (m *manoeuvre) heightSlack(v view) float64 {
 	height := m.plan.destination.altitude
-	switch takesOff := m.request.mode == ModeTakeoff; {
+	switch takesOff := m.request.enters(ModeTakeoff); {
 	case takesOff && v.onWing():
 		return max(2, height/10)
 	case takesOff:

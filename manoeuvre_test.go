@@ -34,18 +34,18 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 
 	here := &place{47.3977419, 8.5455938, 10, 498}
 	takeoff := func(altitude float64) manoeuvre {
-		return manoeuvre{request: request{mode: ModeTakeoff},
+		return manoeuvre{request: request{verb: entersMode, mode: ModeTakeoff},
 			plan: plan{destination: &place{n, n, altitude, 488 + altitude}}}
 	}
-	goTo := manoeuvre{request: request{mode: ModeHold, goTo: true}, plan: plan{destination: here}}
+	goTo := manoeuvre{request: request{verb: goesTo}, plan: plan{destination: here}}
 	facing := goTo
 	heading := 350.0
 	facing.request.heading = &heading
 	noAMSL := goTo
 	noAMSL.plan.destination = &place{here.lat, here.lon, here.altitude, n}
-	hold := manoeuvre{request: request{mode: ModeHold}}
-	holdHere := manoeuvre{request: request{mode: ModeHold}, plan: plan{destination: here}}
-	rtl := manoeuvre{request: request{mode: ModeRTL}}
+	hold := manoeuvre{request: request{verb: entersMode, mode: ModeHold}}
+	holdHere := manoeuvre{request: request{verb: entersMode, mode: ModeHold}, plan: plan{destination: here}}
+	rtl := manoeuvre{request: request{verb: entersMode, mode: ModeRTL}}
 	// A fixed wing over its home, at 20 m/s. It circles a place at a radius of 60 m.
 	wing := func(changes ...change) view {
 		return seen(append([]change{flying(20, 0), func(s *view) {
@@ -156,7 +156,7 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"px4 rover, goto: there, 9 m below", goTo, px4Rover(up(-9)), true},
 		{"px4 rover, goto: 3 m off", goTo, px4Rover(north(3)), false},
 		{"wing, rtl: circling over home", rtl, wing(north(89.9)), true},
-		{"wing, rtgs: circling over home", manoeuvre{request: request{mode: ModeRTGS}}, wing(), true},
+		{"wing, rtgs: circling over home", manoeuvre{request: request{verb: entersMode, mode: ModeRTGS}}, wing(), true},
 		{"wing, rtl: on its way", rtl, wing(north(90.1)), false},
 		{"wing, rtl: home unknown", rtl, wing(noHome), false},
 		{"wing, rtl: on the ground", rtl, wing(grounded), false},
@@ -166,11 +166,12 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"quadplane on the wing, rtl: it lands", rtl, wing(onTheWing), false},
 		{"quadplane that hovers, hold", hold, wing(hovers), false},
 		{"quadplane that hovers, goto", goTo, wing(hovers, north(60)), false},
-		{"land: armed", manoeuvre{request: request{mode: ModeLand}}, seen(grounded), false},
-		{"land: disarmed", manoeuvre{request: request{mode: ModeLand}}, seen(grounded, disarmed), true},
-		{"rtl: armed", manoeuvre{request: request{mode: ModeRTL}}, seen(), false},
-		{"rtl: disarmed", manoeuvre{request: request{mode: ModeRTL}}, seen(disarmed), true},
-		{"rtgs: disarmed", manoeuvre{request: request{mode: ModeRTGS}}, seen(disarmed), true},
+		{"land: armed", manoeuvre{request: request{verb: entersMode, mode: ModeLand}}, seen(grounded), false},
+		{"land: disarmed", manoeuvre{request: request{verb: entersMode, mode: ModeLand}}, seen(grounded, disarmed),
+			true},
+		{"rtl: armed", manoeuvre{request: request{verb: entersMode, mode: ModeRTL}}, seen(), false},
+		{"rtl: disarmed", manoeuvre{request: request{verb: entersMode, mode: ModeRTL}}, seen(disarmed), true},
+		{"rtgs: disarmed", manoeuvre{request: request{verb: entersMode, mode: ModeRTGS}}, seen(disarmed), true},
 	} {
 		m := c.m
 		m.over, m.at = make(chan struct{}), c.s.now.Add(-time.Second)
@@ -186,7 +187,7 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 // Where home is now stands in the position itself: HOME_POSITION may be older.
 func TestHomeThatMovedIsToldFromThePosition(t *testing.T) {
 	n := math.NaN()
-	takeoff := manoeuvre{request: request{setMode: true, mode: ModeTakeoff},
+	takeoff := manoeuvre{request: request{verb: entersMode, mode: ModeTakeoff},
 		plan: plan{destination: &place{n, n, 3, 491}}}
 	for _, c := range []struct {
 		name                 string
@@ -212,7 +213,7 @@ func TestATakeoffIsCompleteWithinAQuarterOfItsClimb(t *testing.T) {
 		{3, 491, 488, 0.75}, {3, 491, 489.8, 0.3}, {3, 491, n, 0.75}, {3, n, 488, 0.75}, {20, 508, 490, 1},
 		{40, 528, 488, 2},
 	} {
-		m := manoeuvre{request: request{setMode: true, mode: ModeTakeoff},
+		m := manoeuvre{request: request{verb: entersMode, mode: ModeTakeoff},
 			plan: plan{destination: &place{n, n, c.altitude, c.amsl}}}
 		v := seen(func(v *view) { v.ground.amsl = c.ground })
 		lineEqual(t, fmt.Sprint(c), fmt.Sprintf("%.4g", m.heightSlack(v)), fmt.Sprint(c.want))
@@ -222,13 +223,13 @@ func TestATakeoffIsCompleteWithinAQuarterOfItsClimb(t *testing.T) {
 // The height that a goto without one keeps: that of the last takeoff or goto where the vehicle still has it.
 func TestAGotoKeepsTheHeightOfWhatWasCommandedLast(t *testing.T) {
 	n := math.NaN()
-	takeoff := manoeuvre{request: request{setMode: true, mode: ModeTakeoff}, done: true,
+	takeoff := manoeuvre{request: request{verb: entersMode, mode: ModeTakeoff}, done: true,
 		plan: plan{destination: &place{n, n, 10, 498}}}
 	low := takeoff
 	low.plan.destination = &place{n, n, 1, 489}
-	goTo := manoeuvre{request: request{setMode: true, mode: ModeHold, goTo: true}, done: true,
+	goTo := manoeuvre{request: request{verb: goesTo}, done: true,
 		plan: plan{destination: &place{47.4, 8.5, 20, 508}}}
-	underWay, ended, stick := goTo, goTo, manoeuvre{request: request{setMode: true, mode: ModePosition}, done: true}
+	underWay, ended, stick := goTo, goTo, manoeuvre{request: request{verb: entersMode, mode: ModePosition}, done: true}
 	underWay.done = false
 	ended.done, ended.why = false, errSuperseded
 
@@ -363,11 +364,11 @@ func TestDisarmingEndsAManoeuvre(t *testing.T) {
 		taken string // why the disarming ends it; "": it completes it
 		done  bool
 	}{
-		{"takeoff", request{mode: ModeTakeoff}, "the vehicle was disarmed", false},
-		{"goto", request{mode: ModeHold, goTo: true}, "the vehicle was disarmed", false},
-		{"hold", request{mode: ModeHold}, "", true},
-		{"land", request{mode: ModeLand}, "", true},
-		{"rtl", request{mode: ModeRTL}, "", true},
+		{"takeoff", request{verb: entersMode, mode: ModeTakeoff}, "the vehicle was disarmed", false},
+		{"goto", request{verb: goesTo}, "the vehicle was disarmed", false},
+		{"hold", request{verb: entersMode, mode: ModeHold}, "", true},
+		{"land", request{verb: entersMode, mode: ModeLand}, "", true},
+		{"rtl", request{verb: entersMode, mode: ModeRTL}, "", true},
 	} {
 		s := seen()
 		flown := plan{destination: &place{0, 0, 50, 538}}
@@ -380,7 +381,7 @@ func TestDisarmingEndsAManoeuvre(t *testing.T) {
 		lineEqual(t, r.name+": taken", taken, r.taken)
 		lineEqual(t, r.name+": done", m.done, r.done)
 	}
-	m := &manoeuvre{request: request{mode: ModeHold, goTo: true}, over: make(chan struct{})}
+	m := &manoeuvre{request: request{verb: goesTo}, over: make(chan struct{})}
 	_, taken := m.watch(seen(func(s *view) { s.armed = false }))
 	lineEqual(t, "a goto, disarmed before it was looked at", taken, "the vehicle was disarmed")
 }

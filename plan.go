@@ -12,16 +12,29 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
+// verb is what a request does beside arming or disarming.
+type verb uint8
+
+const (
+	// onlyArms: nothing
+	onlyArms verb = iota
+
+	// entersMode: it sets a mode
+	entersMode
+
+	// goesTo: it flies to a place and holds there
+	goesTo
+)
+
 // request is what a client asks for by POST mode, takeoff, goto or land. A nil number was not given.
 type request struct {
-	// setMode: mode is to be set
-	setMode bool
+	verb verb
 
+	// mode: what entersMode enters. Of the other verbs it means nothing.
 	mode Mode
-	arm  *bool
 
-	// goTo: fly to the place below and hold there; mode is ModeHold
-	goTo bool
+	// arm: arm or disarm
+	arm *bool
 
 	// lat, lon: degrees, both or neither
 	lat, lon *float64
@@ -71,7 +84,21 @@ func (o offset) field() string {
 }
 
 // arms reports whether the request leads to an armed vehicle.
-func (r request) arms() bool { return (r.setMode && r.mode == ModeTakeoff) || (r.arm != nil && *r.arm) }
+func (r request) arms() bool { return r.enters(ModeTakeoff) || (r.arm != nil && *r.arm) }
+
+// setsMode reports whether the request leads to a mode.
+func (r request) setsMode() bool { return r.verb != onlyArms }
+
+// enters reports whether the request is to enter a mode. A goto enters none: it flies to a place.
+func (r request) enters(mode Mode) bool { return r.verb == entersMode && r.mode == mode }
+
+// leadsTo is the mode that a request leads to which sets one.
+func (r request) leadsTo() Mode {
+	if r.verb == goesTo {
+		return ModeHold
+	}
+	return r.mode
+}
 
 // equals reports whether both ask for the same, whoever asks.
 func (r request) equals(o request) bool {
@@ -81,33 +108,36 @@ func (r request) equals(o request) bool {
 }
 
 // toPlace reports whether the request flies to a place, or lands there.
-func (r request) toPlace() bool { return r.goTo || (r.setMode && r.mode == ModeLand && r.lat != nil) }
+func (r request) toPlace() bool { return r.verb == goesTo || (r.enters(ModeLand) && r.lat != nil) }
 
 // name is what the request is in a sentence.
 func (r request) name() string {
-	if r.goTo {
+	switch r.verb {
+	case onlyArms:
+		return "arm"
+	case goesTo:
 		return "goto"
 	}
 	return r.mode.String()
 }
 
 // disarms reports whether the request disarms and does nothing else.
-func (r request) disarms() bool { return !r.setMode && r.endsDisarmed() }
+func (r request) disarms() bool { return r.verb == onlyArms && r.endsDisarmed() }
 
 // endsDisarmed reports whether the last step of the request disarms.
 func (r request) endsDisarmed() bool { return r.arm != nil && !*r.arm }
 
 // entersSticks reports whether the request enters a mode that is flown by sticks.
-func (r request) entersSticks() bool { return r.setMode && r.mode.flownBySticks() }
+func (r request) entersSticks() bool { return r.verb == entersMode && r.mode.flownBySticks() }
 
 // urgent reports whether the request is for safety: a landing, a return, a hold or a disarming.
 // A newer request waits for its answer.
 func (r request) urgent() bool {
-	return r.disarms() || (r.setMode && r.mode >= ModeHold && !r.goTo)
+	return r.disarms() || (r.verb == entersMode && r.mode >= ModeHold)
 }
 
 // stays reports whether the request makes a vehicle safe where it is or on its way home, and does nothing else.
-func (r request) stays() bool { return r.setMode && r.urgent() && r.lat == nil && r.arm == nil }
+func (r request) stays() bool { return r.urgent() && r.lat == nil && r.arm == nil }
 
 // checkLag refuses what moves the vehicle where the line is so far behind that its place is not known. What makes it
 // safe goes out all the same.
@@ -209,9 +239,9 @@ func (r request) plan(v view, aim *aim) (p plan, err error) {
 	switch {
 	case r.disarms() && !v.mayDisarm():
 		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first")
-	case r.setMode && r.endsDisarmed() && v.flying() && !v.drives():
+	case r.setsMode() && r.endsDisarmed() && v.flying() && !v.drives():
 		return p, refuse(codeRefused, "arm: the vehicle is in the air; land first; the mode was not set either")
-	case r.setMode:
+	case r.setsMode():
 		p, err = r.planFlight(v, aim)
 	case !v.armed && v.shown() == ModeTakeoff && r.arms():
 		// armed in AUTO.TAKEOFF or TAKEOFF, it would take off
@@ -222,12 +252,12 @@ func (r request) plan(v view, aim *aim) (p plan, err error) {
 			"set hold first", name)
 	}
 
-	if (r.setMode && r.mode == ModeLand) || r.endsDisarmed() {
+	if r.enters(ModeLand) || r.endsDisarmed() {
 		p.stop = v.stopFirst()
 	}
 
 	// A takeoff's steps already arm.
-	if err == nil && r.arm != nil && r.mode != ModeTakeoff {
+	if err == nil && r.arm != nil && !r.enters(ModeTakeoff) {
 		p.steps = append(p.steps, v.firmware.armDisarm(*r.arm))
 	}
 	return p, err
@@ -259,30 +289,31 @@ func (r request) holdAt(v view, to place) step {
 
 // planFlight is the part of a plan that sets a mode.
 func (r request) planFlight(v view, aim *aim) (plan, error) {
-	exists := v.canEnter(r.mode)
+	mode := r.leadsTo()
+	exists := v.canEnter(mode)
 	switch {
-	case !exists && r.mode == ModeLand:
+	case !exists && mode == ModeLand:
 		return plan{}, refuse(codeUnsupported, "land: a fixed wing lands by a mission, not by a command")
 	case !exists && v.drives():
-		return plan{}, refuse(codeUnsupported, "%s: this vehicle drives; it has no such mode", r.mode)
+		return plan{}, refuse(codeUnsupported, "%s: this vehicle drives; it has no such mode", mode)
 	case !exists:
-		return plan{}, refuse(codeUnsupported, "mode: this vehicle has no mode for %q", r.mode)
+		return plan{}, refuse(codeUnsupported, "mode: this vehicle has no mode for %q", mode)
 	case r.dependsOnKind(v):
 		return plan{}, refuse(codeWrongMode, "%s: this VTOL does not report now whether it hovers or is on its "+
 			"wing; try again. hold, land without a place, and rtl go out", r.name())
-	case r.mode == ModeTakeoff && v.firmware == px4:
+	case mode == ModeTakeoff && v.firmware == px4:
 		return r.planTakeoffPX4(v)
-	case r.mode == ModeTakeoff:
+	case mode == ModeTakeoff:
 		return r.planTakeoffArduPilot(v)
-	case r.goTo, r.mode == ModeLand && r.lat != nil:
+	case r.toPlace():
 		return r.planGoto(v, aim)
-	case r.mode == ModeHold && v.firmware == px4:
+	case mode == ModeHold && v.firmware == px4:
 		return r.planHoldPX4(v, aim), nil
-	case r.mode == ModeHold:
+	case mode == ModeHold:
 		return r.planHoldArduPilot(v, aim)
 	}
-	p := plan{steps: []step{v.firmware.enter(r.mode)}}
-	if r.mode == ModeRTL || r.mode == ModeRTGS {
+	p := plan{steps: []step{v.firmware.enter(mode)}}
+	if mode == ModeRTL || mode == ModeRTGS {
 		p.leaveGround(v, aim)
 		p.returnAfterTakeoff(v, aim)
 	}
@@ -292,7 +323,7 @@ func (r request) planFlight(v view, aim *aim) (plan, error) {
 // dependsOnKind reports whether the request means something else on a wing than in hover, and nobody knows which
 // of both it is.
 func (r request) dependsOnKind(v view) bool {
-	return (v.kind() == kindUnknown && (r.goTo || r.lat != nil)) || (v.stickKind() == kindUnknown && r.entersSticks())
+	return (v.kind() == kindUnknown && r.toPlace()) || (v.stickKind() == kindUnknown && r.entersSticks())
 }
 
 // checkGoto is why the vehicle can't fly or drive to the place now. Both autopilots acknowledge a goto
@@ -315,7 +346,7 @@ func (r request) checkGoto(v view, aim *aim) error {
 		return err
 	}
 	switch circles := v.circle() > 0; {
-	case circles && r.mode == ModeLand:
+	case circles && r.enters(ModeLand):
 		return v.onWingNot("land: on its wing the vehicle circles a place and can't land there",
 			"land without lat and lon")
 	case circles && or(r.offset.right, 0) != 0:
@@ -340,13 +371,13 @@ func (r request) planGoto(v view, aim *aim) (p plan, err error) {
 	if v.firmware == px4 && v.critical {
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
-	p.steps = append(p.steps, r.reposition(v, to).leadingTo(r.mode, entered[v.firmware][ModeHold]))
+	p.steps = append(p.steps, r.reposition(v, to).leadingTo(r.leadsTo(), entered[v.firmware][ModeHold]))
 	p.flyAway()
 	if v.firmware.ardupilot() {
 		p.steps = append(p.steps, r.adjust(v)...)
 	}
 	p.destination = &to
-	if r.mode == ModeLand {
+	if r.enters(ModeLand) {
 		landing := v.firmware.enter(ModeLand)
 		p.second = &landing
 	}
@@ -668,8 +699,8 @@ func (v view) staysInPause() bool {
 // checkHover returns an error where a QuadPlane is to hover at a place, but would circle it in GUIDED, 75 m
 // off, as it does by default (docs/autopilots.md, "QuadPlane"): where it hovers now, or is to land there.
 func (v view) checkHover(r request) error {
-	toHover := v.kind() == hovering || r.mode == ModeLand
-	holds := r.mode == ModeHold && !r.goTo
+	toHover := v.kind() == hovering || r.enters(ModeLand)
+	holds := r.enters(ModeHold)
 	if !toHover || v.hoversAtPlaces() || (holds && v.standsInHold()) {
 		return nil
 	}
@@ -831,7 +862,7 @@ func (v view) tooLow(what string) error {
 func (v view) modes() []string {
 	list := []string{}
 	for m := ModeManual; m < ModeOther && v.kind() != onlyRead && v.unproven == nil; m++ {
-		leavesHover := m == ModeHold && v.armed && v.checkHover(request{mode: m}) != nil
+		leavesHover := m == ModeHold && v.armed && v.checkHover(request{verb: entersMode, mode: m}) != nil
 		if v.canEnter(m) && !leavesHover {
 			list = append(list, m.String())
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
@@ -137,7 +138,7 @@ func TestAHeightAboveTheSeaIsNotFarBelowHome(t *testing.T) {
 		v := parseVehicle(t, "px4 AUTO.LOITER flying")
 		v.home.amsl, v.place.amsl = c.home, c.vehicle
 		said := ""
-		if err := (request{setMode: true, mode: ModeHold, goTo: true, altitudeMSL: &c.amsl}).checkReach(v.place,
+		if err := (request{verb: goesTo, altitudeMSL: &c.amsl}).checkReach(v.place,
 			v.home, defaultReach); err != nil {
 			said = err.Error()
 		}
@@ -190,7 +191,7 @@ func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
 		{"down a valley, from over it", -20, nan, -10, 30, 488, ""},
 		{"the ground is not known", -20, nan, 1, nan, 488, ""},
 	} {
-		r := request{setMode: true, mode: ModeHold, goTo: true}
+		r := request{verb: goesTo}
 		if !math.IsNaN(c.altitude) {
 			r.altitude = &c.altitude
 		}
@@ -205,6 +206,28 @@ func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
 			}
 		} else if c.says != "" {
 			t.Errorf("%s: flown, want %q", c.name, c.says)
+		}
+	}
+}
+
+func TestOnALineThatIsTwoSecondsBehindOnlyWhatMakesTheDroneSafeIsSent(t *testing.T) {
+	for asked, refused := range map[string]string{
+		"set mode=hold": "", "set mode=rtl": "", "land": "", "set arm=false": "",
+		"set arm=true":      "arm: the line from the autopilot is 2.0 s behind",
+		"set mode=position": "position: the line",
+		"takeoff":           "takeoff: the line",
+		"goto altitude=20":  "goto: the line",
+		"land lat=47 lon=8": "land: the line",
+	} {
+		r := parseRequest(t, asked)
+		lineEqual(t, asked+", 1.9 s behind", r.checkLag(freshFor-100*time.Millisecond), nil)
+		says := ""
+		if err := r.checkLag(freshFor); err != nil {
+			says = err.Error()
+			lineEqual(t, asked+": code", code(err), codeRefused)
+		}
+		if !strings.HasPrefix(says, refused) || (says == "") != (refused == "") {
+			t.Errorf("%s: %q, want %q", asked, says, refused)
 		}
 	}
 }
@@ -342,11 +365,11 @@ func TestStepNamesTheModeItLeadsTo(t *testing.T) {
 func TestAPlansGoalIsItsLastMode(t *testing.T) {
 	everyPlan(t, func(t *testing.T, v view, r request, p plan) {
 		switch last := p.goal(); {
-		case r.setMode && last == nil:
+		case r.setsMode() && last == nil:
 			t.Error("it sets no mode")
-		case r.setMode && last.mode != r.mode:
+		case r.setsMode() && last.mode != r.leadsTo():
 			t.Errorf("the goal is %v", last.mode)
-		case !r.setMode && last != nil:
+		case !r.setsMode() && last != nil:
 			t.Errorf("a plan that only arms or disarms leads to %v", last.mode)
 		}
 	})

@@ -40,7 +40,7 @@ func TestACommandGoesOverARealSerialLine(t *testing.T) {
 			p.fly(t, runSimulator(t, flavour))
 			d, _ := runDevice(t, mustDevice(t, p.path, 57600))
 			waitUntil(t, "a heartbeat came", d.hearsVehicle)
-			a, err := d.do(request{setMode: true, mode: ModeHold})
+			a, err := d.do(request{verb: entersMode, mode: ModeHold})
 			if err != nil || a.mode != ModeHold || a.command != cmdSetMode {
 				t.Errorf("answered %+v, %v", a, err)
 			}

@@ -149,7 +149,7 @@ func (t *task) arms() bool { return t.state == carriesOut && t.request.arms() }
 func (t *task) entersSticks() bool { return t.state == carriesOut && t.request.entersSticks() }
 
 // setsMode reports whether the task sets a mode now.
-func (t *task) setsMode() bool { return t.state == carriesOut && t.request.setMode }
+func (t *task) setsMode() bool { return t.state == carriesOut && t.request.setsMode() }
 
 // urgent reports whether what the task does now is for safety: a newer request waits for its answer.
 func (t *task) urgent() bool {
@@ -607,7 +607,7 @@ func (q *queue) takeoffAhead(t *task) *aim {
 		if o == t {
 			break
 		}
-		if o.endedBy == nil && o.setsMode() && o.request.mode == ModeTakeoff {
+		if o.endedBy == nil && o.setsMode() && o.request.enters(ModeTakeoff) {
 			return &aim{place: *o.plan.destination}
 		}
 	}

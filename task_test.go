@@ -63,7 +63,7 @@ func TestHomeIsForgottenAtARestart(t *testing.T) {
 		at(188.3, 2600)
 		time.Sleep(50 * time.Millisecond)
 		b.obeys(time.Millisecond, time.Millisecond)
-		answer := b.command(request{setMode: true, mode: ModeTakeoff})
+		answer := b.command(request{verb: entersMode, mode: ModeTakeoff})
 		time.Sleep(answerWait + time.Second) // the vehicle does not send its home
 		sent := b.commands(common.MAV_CMD_NAV_TAKEOFF)
 		if len(sent) == 0 {
@@ -235,7 +235,7 @@ func TestWhatWaitsForATakeoffDoesNotEndIt(t *testing.T) {
 		older, newer := c.newTask(parseRequest(t, r.older), time.Time{}), c.newTask(parseRequest(t, r.newer),
 			time.Time{})
 		c.tasks = []*task{older}
-		newer.plan.steps = []step{{away: newer.request.goTo || newer.request.lat != nil}}
+		newer.plan.steps = []step{{away: newer.request.verb == goesTo || newer.request.lat != nil}}
 		ends := map[bool]string{true: "yes", false: "no"}
 		lineEqual(t, r.newer+" ends "+r.older+", near the ground", ends[newer.supersedes(older, near)], r.near)
 		lineEqual(t, r.newer+" ends "+r.older+", clear of it", ends[newer.supersedes(older, clear)], r.clear)
@@ -246,13 +246,13 @@ func TestWhatWaitsForATakeoffDoesNotEndIt(t *testing.T) {
 func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
 	lat, lon := 47.398, 8.546
 	for _, older := range []request{
-		{setMode: true, mode: ModeHold, goTo: true, lat: &lat, lon: &lon},
-		{setMode: true, mode: ModeHold, arm: &yes},
-		{setMode: true, mode: ModePosition},
-		{setMode: true, mode: ModeTakeoff},
+		{verb: goesTo, lat: &lat, lon: &lon},
+		{verb: entersMode, mode: ModeHold, arm: &yes},
+		{verb: entersMode, mode: ModePosition},
+		{verb: entersMode, mode: ModeTakeoff},
 	} {
 		onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 5, true), func(t *testing.T, b *lineBench) {
-			if older.mode != ModeTakeoff {
+			if !older.enters(ModeTakeoff) {
 				b.inTheAir()
 			} else {
 				b.onTheGround()
@@ -260,7 +260,7 @@ func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
 			first := b.command(older)
 			time.Sleep(600 * time.Millisecond)
 			began := time.Now()
-			second := b.command(request{setMode: true, mode: ModeAltitude, arm: &yes})
+			second := b.command(request{verb: entersMode, mode: ModeAltitude, arm: &yes})
 			time.Sleep(10 * time.Millisecond)
 			third := b.command(goHome)
 			time.Sleep(600 * time.Millisecond)
@@ -270,11 +270,11 @@ func TestTheNewestCommandEndsGotosArmingsAndStickModesBeforeIt(t *testing.T) {
 			lineEqual(t, "error of the newest", o.err, nil)
 			for _, c := range []<-chan benchOutcome{first, second} {
 				o := <-c
-				lineEqual(t, older.mode.String()+": code", o.code(), codeSuperseded)
+				lineEqual(t, older.name()+": code", o.code(), codeSuperseded)
 				lineEqual(t, "it is answered with the newest", time.Since(began) <= 620*time.Millisecond &&
 					time.Since(began) >= 600*time.Millisecond, true)
 			}
-			lineEqual(t, older.mode.String()+": modes sent", fmt.Sprint(b.sentModes(began)), "[6]")
+			lineEqual(t, older.name()+": modes sent", fmt.Sprint(b.sentModes(began)), "[6]")
 		})
 	}
 }
@@ -286,11 +286,11 @@ func TestALandingAReturnAndAHoldAreNotEndedByANewerCommand(t *testing.T) {
 		onLine(t, beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 5, true), func(t *testing.T, b *lineBench) {
 			b.inTheAir()
 			began := time.Now()
-			first := b.command(request{setMode: true, mode: mode})
+			first := b.command(request{verb: entersMode, mode: mode})
 			time.Sleep(10 * time.Millisecond)
 			var crowd []<-chan benchOutcome
 			for range 20 {
-				crowd = append(crowd, b.command(request{setMode: true, mode: ModeRTGS}))
+				crowd = append(crowd, b.command(request{verb: entersMode, mode: ModeRTGS}))
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(500 * time.Millisecond)

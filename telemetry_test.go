@@ -866,8 +866,8 @@ func TestAGPSThatJumpsIsUnhealthyAndADoneSaysIt(t *testing.T) {
 		r    request
 		want string
 	}{
-		{request{setMode: true, mode: ModeHold, goTo: true}, "a GPS glitch"},
-		{request{setMode: true, mode: ModeHold}, ""},
+		{request{verb: goesTo}, "a GPS glitch"},
+		{request{verb: entersMode, mode: ModeHold}, ""},
 	} {
 		m := manoeuvre{request: c.r, plan: plan{destination: place}, over: make(chan struct{})}
 		m.watch(seen(func(v *view) { v.glitches, v.place.lat = true, 47.4 }))
