@@ -478,12 +478,12 @@ func (a *api) postInput(w http.ResponseWriter, r *http.Request) response {
 		{"throttle", &throttle, 0, 1, "of full throttle (0.5 holds the altitude)", ""},
 		{"timeout", &timeout, 0.05, 5, "seconds", ""},
 	}, 0)
-	if err != nil {
-		return failed(err)
-	}
-
 	say := func(how string, what any) {
 		a.drone.log.Debug(stickLine, "from", r.RemoteAddr, "route", r.URL.Path, "body", string(body), how, what)
+	}
+	if err != nil {
+		say("refused", err)
+		return failed(err)
 	}
 
 	// seconds (docs/openapi.yaml)

@@ -359,8 +359,7 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	end := begin + int(b[1])
 	if f.v2 {
 		f.signed = b[2] != 0
-		id := uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16
-		f.header = header{seq: b[4], system: b[5], component: b[6], id: id}
+		f.header = header{seq: b[4], system: b[5], component: b[6], id: idOf(b)}
 	} else {
 		f.header = header{seq: b[2], system: b[3], component: b[4], id: uint32(b[5])}
 	}
@@ -381,6 +380,9 @@ func (d *deframer) candidate(b []byte) (f rawFrame, size int) {
 	}
 	return f, size
 }
+
+// idOf is the message id of a frame of MAVLink 2.
+func idOf(b []byte) uint32 { return uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16 }
 
 // claimedSize is the size of a frame by its header, the only part of b that it reads; −1 if b does not begin with
 // a frame, 0 if its header is not complete.

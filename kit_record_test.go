@@ -199,7 +199,8 @@ func (r *recorder) hears(m message.Message) {
 	b, _ := newSender(1, autopilotID).encode(m)
 	var d deframer
 	f, _ := d.candidate(b)
-	r.heard(f, time.Now())
+	f.came = time.Now()
+	r.heard(f)
 }
 
 func must(b []byte, _ header) []byte { return b }

@@ -582,7 +582,7 @@ func (r *reader) read() error {
 	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
 		if f.known != nil {
 			r.hearChecked(now)
-			l.recorder.heard(f, now)
+			l.recorder.heard(f)
 		}
 		if r.takes(f, now) {
 			r.handle(f, now)

@@ -112,8 +112,8 @@ func newRecorder(d disk, limit int64) *recorder {
 	}
 }
 
-// heard takes a frame that came, of a message that mavrest knows.
-func (r *recorder) heard(f rawFrame, at time.Time) {
+// heard takes a frame of a message that mavrest knows. Its time is that at which its last byte came.
+func (r *recorder) heard(f rawFrame) {
 	if r == nil {
 		return
 	}
@@ -124,10 +124,10 @@ func (r *recorder) heard(f rawFrame, at time.Time) {
 		copy(usec[:], f.payload)
 		now := time.UnixMicro(int64(binary.LittleEndian.Uint64(usec[:])))
 		if now.After(knownTime) {
-			r.vehicleBegan = now.Add(-at.Sub(r.began))
+			r.vehicleBegan = now.Add(-f.came.Sub(r.began))
 		}
 	}
-	r.addLocked(f.whole, at)
+	r.addLocked(f.whole, f.came)
 }
 
 // sent takes a frame that went out.
@@ -178,7 +178,7 @@ func withoutSignature(b []byte) (plain []byte, ok bool) {
 	if b[0] != frame.V2MagicByte {
 		return b, true
 	}
-	id := uint32(b[7]) | uint32(b[8])<<8 | uint32(b[9])<<16
+	id := idOf(b)
 	codec := codecOf(id)
 	switch {
 	case id == idSetupSigning:

@@ -86,7 +86,8 @@ func TestALogHasNoSignatureAndNoKey(t *testing.T) {
 		if size != len(signed) {
 			t.Fatalf("the signed frame has %d bytes, want %d", size, len(signed))
 		}
-		r.heard(f, time.Now())
+		f.came = time.Now()
+		r.heard(f)
 		key := bytes.Clone(plain)
 		key[7], key[8] = 0, 1
 		r.sent(key)
@@ -288,7 +289,9 @@ func TestABoardWithoutAClockTakesTheVehiclesAndNoFileGoesBackwards(t *testing.T)
 		r.hears(&common.MessageSystemTime{TimeUnixUsec: uint64(utc.Add(-time.Hour).UnixMicro())})
 		r.setArmed(true)
 		time.Sleep(2 * time.Second)
-		r.heard(rawFrame{whole: must(newSender(1, 1).encode(&common.MessageAttitude{}))}, time.Now().Add(-time.Second))
+		late := rawFrame{whole: must(newSender(1, 1).encode(&common.MessageAttitude{}))}
+		late.came = time.Now().Add(-time.Second)
+		r.heard(late)
 		time.Sleep(2 * time.Second)
 		list := readRecords(t, d.only(t))
 		if len(list) != 4 || !list[0].at.Equal(utc) || !list[2].at.Equal(utc.Add(10*time.Second)) {
@@ -400,5 +403,15 @@ func TestFilesAreTheOwnersAlone(t *testing.T) {
 	}
 	if err := recordFolder("/proc/none").prepare(); err == nil {
 		t.Error("a folder that can't be made can be written")
+	}
+}
+
+// Sticks that a body says wrongly are in a record as all others are: who reads it sees that they were sent.
+func TestSticksInABadBodyAreRecorded(t *testing.T) {
+	log, lines := logLines()
+	h := newHandler(newDrone(device{}, 0, false, log), admission{})
+	call(h, "POST", "/api/drone/input", strings.NewReader(`{"roll":2}`)).want(t, 422, "out_of_range")
+	if said := lines(); !strings.Contains(said, "msg="+stickLine) || !strings.Contains(said, "roll: want -1 to 1") {
+		t.Errorf("the log is\n%s", said)
 	}
 }
