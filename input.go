@@ -140,43 +140,14 @@ func (d *drone) flyer() (client netip.Addr) {
 	return client
 }
 
+// takeInput makes a client's sticks those that are sent, and returns the mode that they act in.
 func (d *drone) takeInput(in stickInput) (Mode, error) {
-	if err := d.able(); err != nil {
-		return 0, err
-	}
 	v := d.situation(time.Now())
-	t := d.cmd.current()
-	if err := cmp.Or(v.readOnly(), v.unproven); err != nil {
+	if err := cmp.Or(d.able(), v.readOnly(), v.unproven); err != nil {
 		return 0, err
 	}
-	inStickMode := v.mode.flownBySticks()
-	held := d.sticks.held(v)
-	denied := d.sticks.src.denied(v.view)
-	switch {
-	case t != nil && t.setsMode():
-		return 0, refuse(codeWrongMode, "input: a command to enter %s is under way", t.request.leadsTo())
-	case denied.given():
-		// setting a mode would not help
-		return 0, refuse(codeWrongMode, "input: %s", denied)
-	case d.sticks.taken && (inStickMode || d.machine.commanded == nil):
-		// With a mode set here: the next case.
-		return 0, refuse(codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in "+
-			"mode %s; set %s here to take the sticks", v.mode, v.stickModes())
-	case !inStickMode:
-		return 0, refuse(codeWrongMode, "input: the drone is in mode %s; set %s first", v.mode, v.stickModes())
-	case held.IsValid() && held != in.from:
-		return 0, refuse(codeWrongMode, "another client (%s) has the sticks; set the mode to take them", held)
-	case !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline()):
-		return 0, refuse(codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again "+
-			"in a few seconds")
-	case v.stickKind() == kindUnknown:
-		return 0, refuse(codeWrongMode, "input: this VTOL does not report now whether it hovers or is on its wing, "+
-			"where sticks mean something else")
-	case d.sticks.otherKind(v):
-		return 0, refuse(codeWrongMode, "input: the vehicle has gone over to %s, where sticks mean something else; "+
-			"set the mode again to take them", kindNames[v.stickKind()])
-	case in.throttle == nil && v.mode == ModeManual && !v.drives():
-		return 0, refuse(codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1")
+	if err := d.notTaken(in, v); err != nil {
+		return 0, err
 	}
 	d.sticks.clientMoves(v, in.axes(rest(v.view)), in.from, in.timeout)
 	d.cmd.clientActed = true
@@ -184,6 +155,52 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	// The client is back: what waits to be commanded in its place is not any more.
 	d.cmd.endUnasked()
 	return v.mode, nil
+}
+
+// notTaken is why a client's sticks are not taken, of a vehicle that can be commanded: the first row that is so
+// (docs/design.md, "When POST input is refused"); nil: none is.
+func (d *drone) notTaken(in stickInput, v situation) error {
+	entering, entered := false, ModeOther
+	if t := d.cmd.current(); t != nil && t.setsMode() {
+		entering, entered = true, t.request.leadsTo()
+	}
+	denied := d.sticks.src.denied(v.view)
+	flies := v.mode.flownBySticks()
+	othersMode := d.sticks.taken && (flies || d.machine.commanded == nil)
+	held := d.sticks.held(v)
+	awaitsReceiver := !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline())
+	lacksThrottle := in.throttle == nil && v.mode == ModeManual && !v.drives()
+
+	for _, row := range []struct {
+		when   bool
+		code   errorCode
+		answer string
+		about  []any
+	}{
+		{entering, codeWrongMode, "input: a command to enter %s is under way", []any{entered}},
+
+		// Setting a mode would not help.
+		{denied.given(), codeWrongMode, "input: %s", []any{denied}},
+
+		// Where a mode without sticks was set here since, the next row says it.
+		{othersMode, codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode " +
+			"%s; set %s here to take the sticks", []any{v.mode, v.stickModes()}},
+		{!flies, codeWrongMode, "input: the drone is in mode %s; set %s first", []any{v.mode, v.stickModes()}},
+		{held.IsValid() && held != in.from, codeWrongMode, "another client (%s) has the sticks; set the mode to " +
+			"take them", []any{held}},
+		{awaitsReceiver, codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in " +
+			"a few seconds", nil},
+		{v.stickKind() == kindUnknown, codeWrongMode, "input: this VTOL does not report now whether it hovers or is " +
+			"on its wing, where sticks mean something else", nil},
+		{d.sticks.otherKind(v), codeWrongMode, "input: the vehicle has gone over to %s, where sticks mean something " +
+			"else; set the mode again to take them", []any{kindNames[v.stickKind()]}},
+		{lacksThrottle, codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1", nil},
+	} {
+		if row.when {
+			return refuse(row.code, row.answer, row.about...)
+		}
+	}
+	return nil
 }
 
 // receiverDeadline is when a task stops waiting for the receiver's state. SYS_STATUS brings
