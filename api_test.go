@@ -171,15 +171,6 @@ func TestAnyOtherPathIs404(t *testing.T) {
 
 // ---- Fields ----
 
-func TestAPlaceOutOfReachIsFlownToWhereThePilotAllowsIt(t *testing.T) {
-	flyHTTP(t, simPX4, func(hf *httpFlight) {
-		hf.fly("position")
-		hf.post("/api/drone/goto", `{"altitude":-438}`).wantOK(hf.T) // as the refusal of altitude_msl 50 says
-		hf.drone.change(func() { hf.drone.reach = 6000e3 })          // -reach 6000
-		hf.post("/api/drone/goto", "{"+swapped+"}").wantOK(hf.T)
-	})
-}
-
 func TestAModeIsReadInAnyLetterCase(t *testing.T) {
 	for _, mode := range []string{"manual", "altitude", "position", "takeoff", "hold", "land", "rtl", "rtgs"} {
 		for _, written := range []string{strings.ToUpper(mode), strings.ToUpper(mode[:1]) + mode[1:], mode} {
@@ -378,20 +369,6 @@ func TestAModeThatTheVehicleLacksIsUnsupported(t *testing.T) {
 		} {
 			call(v.handler, "POST", c.path, strings.NewReader(c.body)).want(t, 501, "unsupported", c.names)
 		}
-	})
-}
-
-func TestAnUnknownAutopilotCanOnlyBeRead(t *testing.T) {
-	withScript(t, func(v *scriptedVehicle) {
-		v.say(&minimal.MessageHeartbeat{Type: minimal.MAV_TYPE_QUADROTOR, Autopilot: minimal.MAV_AUTOPILOT_GENERIC})
-		for path, body := range postRoutes {
-			if path == "/api/drone/input" {
-				body = `{"throttle":0}`
-			}
-			call(v.handler, "POST", path, strings.NewReader(body)).want(t, 501, "unsupported")
-		}
-		call(v.handler, "GET", "/api/drone/mode", nil).wantOK(t, `{"mode":"manual","vehicle_mode":"MODE 0"}`)
-		call(v.handler, "GET", "/api/drone/status", nil).wantOK(t)
 	})
 }
 

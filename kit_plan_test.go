@@ -292,33 +292,6 @@ func gist(v view, r request, p plan) string {
 	return got
 }
 
-// everyPlan calls f with the plans of many vehicles and requests.
-func everyPlan(t *testing.T, f func(t *testing.T, v view, r request, p plan)) {
-	requests := []string{"takeoff altitude=50", "goto altitude=20 speed=3 heading=10", "goto altitude=20", "land",
-		"land lat=47.398 lon=8.546", "set arm=true", "set arm=false"}
-	for _, m := range requestable {
-		requests = append(requests, "set mode="+m.String(), "set mode="+m.String()+" arm=true", "set mode="+m.String()+
-			" arm=false")
-	}
-	for _, v := range []string{
-		"px4 MANUAL landed", "px4 POSCTL armed", "px4 POSCTL flying", "px4 ALTCTL flying", "px4 AUTO.LOITER flying",
-		"px4 AUTO.RTL flying failsafe",
-		"copter STABILIZE landed", "copter GUIDED armed", "copter LOITER flying",
-		"copter GUIDED flying WPNAV_SPEED=750",
-		"quadplane QLOITER landed", "quadplane QLOITER flying hovers", "quadplane GUIDED flying hovers",
-		"plane FBWB landed", "plane FBWB flying", "plane GUIDED flying",
-	} {
-		for _, r := range requests {
-			t.Run(v+": "+r, func(t *testing.T) {
-				veh, req := parseVehicle(t, v), parseRequest(t, r)
-				if p, err := req.plan(veh, nil); err == nil { // the tables have the refused ones
-					f(t, veh, req, p)
-				}
-			})
-		}
-	}
-}
-
 func wantFinite(t *testing.T, what string, p plan) {
 	t.Helper()
 	steps := p.steps

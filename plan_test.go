@@ -316,65 +316,6 @@ func TestPX4PlansByKind(t *testing.T) {
 	})
 }
 
-// TestOnlyAReturnLeadsToRTL: a report of a mode that a plan has set is no takeover, but a
-// failsafe's RTL must be one.
-func TestOnlyAReturnLeadsToRTL(t *testing.T) {
-	everyPlan(t, func(t *testing.T, v view, r request, p plan) {
-		for _, s := range p.steps {
-			if r.mode == ModeRTL || r.mode == ModeRTGS || s.to == nil {
-				continue
-			}
-			if mode, _ := v.firmware.reported(s.to.number); mode == ModeRTL || mode == ModeRTGS {
-				t.Errorf("%s would hide a failsafe", describe(&s))
-			}
-		}
-	})
-}
-
-// TestStepNamesTheModeItLeadsTo: the commander waits for a report of the step's number.
-// The step's mode is then the answered mode.
-func TestStepNamesTheModeItLeadsTo(t *testing.T) {
-	everyPlan(t, func(t *testing.T, v view, r request, p plan) {
-		steps := p.steps
-		if p.second != nil {
-			steps = append(slices.Clone(steps), *p.second)
-		}
-		for _, s := range steps {
-			want, leads := uint32(0), true
-			switch s.cmd {
-			case common.MAV_CMD_DO_SET_MODE:
-				want = uint32(s.p[1])
-				if v.firmware == px4 {
-					want = px4Custom(uint32(s.p[1]), uint32(s.p[2]))
-				}
-			case common.MAV_CMD_DO_REPOSITION:
-				want = entered[v.firmware][ModeHold]
-			case common.MAV_CMD_NAV_TAKEOFF:
-				want = entered[v.firmware][ModeTakeoff]
-			default:
-				leads = false
-			}
-			if leads != (s.to != nil) || leads && s.to.number != want {
-				t.Errorf("%s leads to %+v, want %d", describe(&s), s.to, want)
-			}
-		}
-	})
-}
-
-// TestAPlansGoalIsItsLastMode: the manoeuvre begins when the plan enters its last mode.
-func TestAPlansGoalIsItsLastMode(t *testing.T) {
-	everyPlan(t, func(t *testing.T, v view, r request, p plan) {
-		switch last := p.goal(); {
-		case r.setsMode() && last == nil:
-			t.Error("it sets no mode")
-		case r.setsMode() && last.mode != r.leadsTo():
-			t.Errorf("the goal is %v", last.mode)
-		case !r.setsMode() && last != nil:
-			t.Errorf("a plan that only arms or disarms leads to %v", last.mode)
-		}
-	})
-}
-
 // TestPX4Plans: heights in DO_REPOSITION and NAV_TAKEOFF are AMSL in every frame, yaw is in
 // radians, an unset parameter is NaN.
 func TestPX4Plans(t *testing.T) {
@@ -517,32 +458,6 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 MANUAL armed", "set mode=hold", []string{pause}}, // a takeoff may be under way
 		{"px4 MANUAL armed", "set mode=hold arm=false", []string{pause, "LONG 400 [0 0 …NaN]"}},
 	})
-}
-
-// Two mistakes that nobody would notice in a table: with latitude and longitude 0 PX4 arms and
-// stays on the ground, and it reads a heading in degrees as radians.
-func TestNoPX4PlanAsksForPlaceZeroOrDegrees(t *testing.T) {
-	for _, altitude := range []string{"2.5", "10", "120"} {
-		p, err := parseRequest(t, "takeoff altitude="+altitude).plan(parseVehicle(t, "px4 AUTO.LOITER landed"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s := p.steps[len(p.steps)-1]; s.cmd != common.MAV_CMD_NAV_TAKEOFF || s.asInt ||
-			!math.IsNaN(float64(s.p[4])) || !math.IsNaN(float64(s.p[5])) || s.p[6] <= testHome {
-			t.Errorf("takeoff to %s m: %s", altitude, describe(&s))
-		}
-	}
-	for heading := range 361 {
-		p, err := parseRequest(t, fmt.Sprintf("goto heading=%d", heading)).plan(parseVehicle(t, "px4 POSCTL flying"),
-			nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		yaw := float64(p.steps[0].p[3])
-		if math.Abs(yaw) > math.Pi+1e-6 || math.Abs(math.Remainder(yaw*180/math.Pi-float64(heading), 360)) > 1e-4 {
-			t.Errorf("heading %d is sent as %v", heading, yaw)
-		}
-	}
 }
 
 // TestMeaningOfPX4Plans: what each step needs of the sticks and leads to, and where the plan

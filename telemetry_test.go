@@ -237,37 +237,24 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 	}
 }
 
-func TestARestartForgetsWhatMayHaveChanged(t *testing.T) {
-	const receiver, prearm = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER, common.MAV_SYS_STATUS_PREARM_CHECK
-	tel := telemetryAfter(
-		&common.MessageSysStatus{OnboardControlSensorsPresent: receiver, OnboardControlSensorsEnabled: receiver,
-			OnboardControlSensorsHealth: receiver | prearm},
-		&common.MessageRcChannels{Chan3Raw: 1500}, &common.MessagePositionTargetGlobalInt{Alt: 500},
-		&common.MessageExtendedSysState{LandedState: 2},
-	)
-	tel.restart()
-	lineEqual(t, "health", showHealth(tel), "known false, armable null, receiver false, unhealthy []")
-	lineEqual(t, "channels are known", !tel.rc.at.IsZero(), false)
-	lineEqual(t, "a target is known", !tel.target.at.IsZero(), false)
-	lineEqual(t, "landed state", tel.landed.state, 0)
-}
-
 // ArduPilot without a receiver never reports that it can be armed, and arms on our stream.
 func TestWithoutAReceiverOnlyThePlaceAndTheOtherSystemsCount(t *testing.T) {
 	const gps, receiver = common.MAV_SYS_STATUS_SENSOR_GPS, common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
+	const terrain = common.MAV_SYS_STATUS_TERRAIN
 	for _, c := range []struct {
 		name    string
 		healthy common.MAV_SYS_STATUS_SENSOR
 		ekf     uint16 // the flags of EKF_STATUS_REPORT: 831 has a place, 167 does not
 		want    bool
 	}{
-		{"a place, and all but the receiver is well", gps, 831, true},
-		{"no place", gps, 167, false},
-		{"no GPS", receiver, 831, false},
+		{"a place, and all but the receiver is well", gps | terrain, 831, true},
+		{"no map of the terrain", gps, 831, true},
+		{"no place", gps | terrain, 167, false},
+		{"no GPS", receiver | terrain, 831, false},
 	} {
 		tel, now := newTelemetry(), time.Unix(1000, 0)
 		tel.hear(copterBeat(), now)
-		enabled := gps | receiver | common.MAV_SYS_STATUS_PREARM_CHECK
+		enabled := gps | receiver | terrain | common.MAV_SYS_STATUS_PREARM_CHECK
 		tel.hear(&common.MessageSysStatus{OnboardControlSensorsPresent: enabled, OnboardControlSensorsEnabled: enabled,
 			OnboardControlSensorsHealth: c.healthy}, now)
 		tel.hear(&MessageEkfStatusReport{Flags: c.ekf}, now)
@@ -449,6 +436,7 @@ func TestTextsSinceATimeAreFound(t *testing.T) {
 	}
 	lineEqual(t, "since the time of one", len(l.since(start.Add(22*time.Second))), 3)
 	lineEqual(t, "since a moment later", len(l.since(start.Add(22*time.Second+1))), 2)
+	lineEqual(t, "the older ones are kept", fmt.Sprint(said(&l)[0]), "5")
 }
 
 func TestTheCapturedPX4FlightLeadsToItsStatus(t *testing.T) {
