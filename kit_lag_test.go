@@ -21,8 +21,18 @@ type lateLine struct {
 	// clock is what the boot clock shows, in ms; nil: the time since the start.
 	clock func(since time.Duration) uint32
 
-	// lost: what leaves from the first to the second is lost.
-	lost [2]time.Duration
+	// lost: what leaves from the first to the second is lost; unclocked: no clock leaves meanwhile.
+	lost, unclocked [2]time.Duration
+
+	// moves is when the vehicle is heard by another way: what was under way by the old one is lost.
+	moves time.Duration
+
+	// from is when the first message is judged where it is not 5 s, and lasts how long the line is watched where 40 s
+	// are too short.
+	from, lasts time.Duration
+
+	// position: the clock is that of the position
+	position bool
 
 	// stands: the program stands still from the first to the second; what comes meanwhile is read at the second.
 	stands [2]time.Duration
@@ -43,6 +53,10 @@ func (l lateLine) plays(lasts time.Duration, see func(lag *lineLag, m lineMsg, d
 	var asked []lineMsg
 	for since := time.Duration(0); since < lasts; since += step {
 		now := epoch.Add(since)
+		if since > 0 && since == l.moves {
+			line = nil
+			lag.moved()
+		}
 		leaves := func(m message.Message) {
 			comes := now
 			if l.takes != nil {
@@ -68,7 +82,13 @@ func (l lateLine) plays(lasts time.Duration, see func(lag *lineLag, m lineMsg, d
 			if l.clock != nil {
 				ms = l.clock(since)
 			}
-			leaves(&common.MessageAttitude{TimeBootMs: ms})
+			switch {
+			case since >= l.unclocked[0] && since < l.unclocked[1]:
+			case l.position:
+				leaves(&common.MessageGlobalPositionInt{TimeBootMs: ms})
+			default:
+				leaves(&common.MessageAttitude{TimeBootMs: ms})
+			}
 		}
 		if since%(50*time.Millisecond) == 3*step {
 			leaves(&common.MessageHeartbeat{})
