@@ -170,6 +170,7 @@ func (d *drone) notTaken(in stickInput, v situation) error {
 	held := d.sticks.held(v)
 	awaitsReceiver := !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline())
 	lacksThrottle := in.throttle == nil && v.mode == ModeManual && !v.drives()
+	modes := whenSaid(func() string { return v.stickModes() })
 
 	for _, row := range []struct {
 		when   bool
@@ -184,8 +185,8 @@ func (d *drone) notTaken(in stickInput, v situation) error {
 
 		// Where a mode without sticks was set here since, the next row says it.
 		{othersMode, codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode " +
-			"%s; set %s here to take the sticks", []any{v.mode, v.stickModes()}},
-		{!flies, codeWrongMode, "input: the drone is in mode %s; set %s first", []any{v.mode, v.stickModes()}},
+			"%s; set %s here to take the sticks", []any{v.mode, modes}},
+		{!flies, codeWrongMode, "input: the drone is in mode %s; set %s first", []any{v.mode, modes}},
 		{held.IsValid() && held != in.from, codeWrongMode, "another client (%s) has the sticks; set the mode to " +
 			"take them", []any{held}},
 		{awaitsReceiver, codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in " +
@@ -202,6 +203,11 @@ func (d *drone) notTaken(in stickInput, v situation) error {
 	}
 	return nil
 }
+
+// whenSaid is a part of a sentence that is made only where it is said.
+type whenSaid func() string
+
+func (s whenSaid) String() string { return s() }
 
 // receiverDeadline is when a task stops waiting for the receiver's state. SYS_STATUS brings
 // it, twice a second.
