@@ -480,7 +480,8 @@ func (d *drone) replaced(now time.Time, follow func()) {
 }
 
 // restarted ends and forgets what does not survive a restart of the autopilot, and begins the
-// handshake anew: the firmware may be another one now.
+// handshake anew: the firmware may be another one now. What is kept is what telemetry.restart, machine.restart,
+// sticks.restarted and parameters.restart name, each for its own part, and that the vehicle is online.
 func (d *drone) restarted(now time.Time, why string) {
 	d.log.Warn(why)
 	d.restartedAt = now
@@ -488,9 +489,8 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.tel.restart()
 	d.cmd.endAll(interrupted(time.Now(), why))
 	d.sticks.restarted(d.situation(now))
-	d.forget()
+	d.params.restart()
 	d.warned = nil
-	d.params.family = family{}
 	d.beginHandshake(now)
 	d.cmd.acks.ask(idHeartbeat)
 }

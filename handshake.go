@@ -439,6 +439,12 @@ func (p *parameters) known(name string) bool {
 	return known
 }
 
+// restart forgets the parameters, and what their names show of the family. When the next NAV_DLL_ACT is due stays.
+func (p *parameters) restart() {
+	clear(p.values)
+	*p = parameters{tel: p.tel, acks: p.acks, values: p.values, stationAt: p.stationAt}
+}
+
 // hear takes a PARAM_VALUE, and reports whether it is one of ours. PX4 puts an integer's bits into the float. A
 // value that is not finite is none: the parameter stays unknown.
 func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool) {

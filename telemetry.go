@@ -708,26 +708,28 @@ func (t *telemetry) clockRanBack(ms uint32, now time.Time) (restarted bool) {
 	return step < -clockSlack || step-next.at.Sub(was.at) > clockDay
 }
 
-// restart forgets what a restarted autopilot has forgotten too. What the vehicle is survives, with its newest
-// heartbeat, its new clock and the texts.
-func (t *telemetry) restart() {
+// keepOnly forgets all but what it is given, the newest heartbeat, which the next one replaces, and the texts.
+func (t *telemetry) keepOnly(id identity, boot bootClock) {
 	was := *t
 	*t = newTelemetry()
-	t.id = was.id
+	t.id = id
+	t.boot = boot
 	t.beat = was.beat
-	t.boot = was.boot
 	t.texts = was.texts
+}
+
+// restart forgets what a restarted autopilot has forgotten too. What the vehicle is survives, but for the version of
+// its firmware, and so does its new clock.
+func (t *telemetry) restart() {
+	id := t.id
+	id.version = 0
+	t.keepOnly(id, t.boot)
 	t.rebooted = true
 }
 
-// replace forgets a vehicle that may be another one. The texts survive, and what the last heartbeat says, which the
-// next one replaces.
+// replace forgets a vehicle that may be another one.
 func (t *telemetry) replace() {
-	was := *t
-	*t = newTelemetry()
-	t.id = identity{system: was.id.system, autopilot: was.id.autopilot, typ: was.id.typ}
-	t.beat = was.beat
-	t.texts = was.texts
+	t.keepOnly(identity{system: t.id.system, autopilot: t.id.autopilot, typ: t.id.typ}, bootClock{})
 }
 
 // failsafeStates are the states in which a failsafe is active. Any other, also an unknown one, is none.
