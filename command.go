@@ -350,6 +350,9 @@ const (
 	notObeying
 )
 
+// ends reports whether a move ends the wait: the order of the moves says it.
+func (m move) ends() bool { return m >= goOn }
+
 // decision is a move, and for look the time at which to decide again.
 type decision struct {
 	move move

@@ -408,7 +408,10 @@ func answersInTime(b *book, wrong verdict) {
 		sends := slices.ContainsFunc(b.commands, func(c *seenCommand) bool {
 			return c.n > a.began.n && c.n < a.ended.n
 		})
-		waits := a.from.alt < 12 || a.has("wait") || sets && mode <= ModeTakeoff // for its sticks, or for the ground
+
+		// For its sticks, or for the ground.
+		sticksOrLift := sets && (mode.flownBySticks() || mode == ModeTakeoff)
+		waits := a.from.alt < 12 || a.has("wait") || sticksOrLift
 		switch {
 		case a.isCommand() && b.alone(a) && !sends && !waits && took > 6*time.Second:
 			wrong(a.ended.at, "%v took %v, and nothing was sent", a, took)

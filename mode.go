@@ -12,7 +12,8 @@ import (
 // autopilot that the API has no word for. The zero value is ModeManual, the state at the start.
 type Mode uint8
 
-// The modes, with their names in the API. Their order counts: flownBySticks and urgent compare it.
+// The modes, with their names in the API. Their order counts: flownBySticks and makesSafe compare it, and what can be
+// requested stands before ModeOther.
 const (
 	// ModeManual: "manual"
 	ModeManual Mode = iota
@@ -54,6 +55,9 @@ func parseMode(s string) (Mode, bool) {
 
 // flownBySticks reports whether POST input applies in the mode.
 func (m Mode) flownBySticks() bool { return m <= ModePosition }
+
+// makesSafe reports whether a mode that is requested makes the drone safe: a hold, a landing or a return.
+func (m Mode) makesSafe() bool { return m >= ModeHold }
 
 // px4Custom is PX4's custom_mode of a main mode and a sub mode.
 func px4Custom(main, sub uint32) uint32 { return main<<16 | sub<<24 }

@@ -133,7 +133,7 @@ func (r request) entersSticks() bool { return r.verb == entersMode && r.mode.flo
 // urgent reports whether the request is for safety: a landing, a return, a hold or a disarming.
 // A newer request waits for its answer.
 func (r request) urgent() bool {
-	return r.disarms() || (r.verb == entersMode && r.mode >= ModeHold)
+	return r.disarms() || (r.verb == entersMode && r.mode.makesSafe())
 }
 
 // stays reports whether the request makes a vehicle safe where it is or on its way home, and does nothing else.

@@ -401,7 +401,7 @@ func (w waiter) loop(decide func(now time.Time) decision, do func(move)) move {
 		case d.move == look:
 			w.pause(d.at)
 			w.stood.woke(d.at, time.Now())
-		case d.move >= goOn:
+		case d.move.ends():
 			return d.move
 		default:
 			do(d.move)

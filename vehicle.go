@@ -50,9 +50,12 @@ const (
 
 	// planes are ArduPlane's families: one firmware.
 	planes = plane | quadPlane
+
+	// ardupilots are all of ArduPilot's families.
+	ardupilots = copter | planes | arduRover | arduSub
 )
 
-func (f firmware) ardupilot() bool { return f >= copter }
+func (f firmware) ardupilot() bool { return f&ardupilots != 0 }
 
 // px4Airframes are the vehicles that PX4 flies or drives, by MAV_TYPE, which is a byte of the HEARTBEAT.
 var px4Airframes = [256]airframe{
