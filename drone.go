@@ -329,6 +329,9 @@ func (d *drone) hearMessage(h heard) {
 			d.handshake.hearAnswer(now)
 			d.handshake.answered = true
 			d.link.acknowledged()
+			if m.Command == common.MAV_CMD_REQUEST_MESSAGE && m.Result == common.MAV_RESULT_ACCEPTED {
+				d.machine.reports.takeAck()
+			}
 		}
 	case *common.MessageParamValue:
 		if ours := d.params.hear(m, now); ours {
@@ -398,7 +401,7 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 		failsafe: d.tel.beat.critical && !maybeWarning,
 	}
 	if !h.ordered {
-		d.machine.reports.alive = now
+		d.machine.reports.takeAlive(now)
 		return
 	}
 	for _, shown := range d.machine.reports.takeHeartbeat(beat, d.machine.report.shownMode, h.departed, now) {

@@ -26,8 +26,10 @@ const (
 	// stationEvery is the age at which NAV_DLL_ACT is asked for again.
 	stationEvery = 5 * time.Second
 
-	// streamAgain is the time between two questions for a stream that was accepted.
-	streamAgain = 10 * time.Second
+	// streamAgain is the time between two questions for a stream that was accepted. It doubles with each that brought
+	// nothing, up to streamSeldom.
+	streamAgain  = 10 * time.Second
+	streamSeldom = time.Minute
 
 	// streamLost is how long a stream is silent when another program or a restart has ended it.
 	streamLost = 5 * time.Second
@@ -54,6 +56,9 @@ type stream struct {
 
 	// asked is when it was requested last; zero if it was not.
 	asked time.Time
+
+	// gap is the time to the next request, at least.
+	gap time.Duration
 
 	// heard is when its message came last; zero if it has not.
 	heard time.Time
@@ -321,7 +326,7 @@ func (s *stream) due(now time.Time) bool {
 	if s.id == idCurrentMode {
 		lost = liveLost
 	}
-	again := now.Sub(s.asked) >= streamAgain && (s.slow || now.Sub(s.heard) >= lost)
+	again := now.Sub(s.asked) >= s.gap && (s.slow || now.Sub(s.heard) >= lost)
 	return !s.denied && (s.answeredAt.IsZero() || again)
 }
 
@@ -357,6 +362,11 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 	}
 	if first == nil {
 		return time.Time{}
+	}
+	if first.answeredAt.IsZero() || first.heard.After(first.asked) {
+		first.gap = streamAgain
+	} else {
+		first.gap = min(2*first.gap, streamSeldom)
 	}
 	first.asked = now
 	first.slow = false

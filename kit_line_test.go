@@ -301,6 +301,7 @@ type lineBench struct {
 	boot   uint32                     // the boot clock, in ms, of the ATTITUDEs that come with each beat; 0: none come
 	stall  bool                       // writes to the next port hang
 	deaf   bool                       // the handshake is not answered
+	hollow bool                       // what it is asked for it acknowledges, and does not send
 	loses  *rand.Rand                 // half of all frames are lost, in both directions; nil: none is
 	signs  bool                       // it signs its frames
 	live   bool                       // an interval of CURRENT_MODE or HEARTBEAT is accepted, not denied
@@ -414,6 +415,8 @@ func (b *lineBench) hearLink(m lineMessage) {
 	case id == 511:
 		b.reply(ack)
 	case id == 512 && b.beat == nil:
+	case id == 512 && b.hollow:
+		b.reply(ack)
 	case id == 512 && param1 == 0 && b.beat.Autopilot == common.MAV_AUTOPILOT_PX4:
 		b.reply(b.beat, ack)
 	case id == 512 && param1 == 0:

@@ -310,6 +310,13 @@ const (
 	// pollDisarmed is the same for a disarmed one. While a step waits see againAfter.
 	pollDisarmed = 1500 * time.Millisecond
 
+	// vainMost is by how many the requests that were accepted outnumber the HEARTBEATs of a vehicle that does not send
+	// them when it is asked. A line that loses half of all frames does not come there.
+	vainMost = 20
+
+	// pollVain is the time between two questions to such a vehicle, unless something waits for the report.
+	pollVain = time.Second
+
 	// reportAgain, or a round trip if that is longer, is the time between two questions for what is waited for.
 	reportAgain = 20 * time.Millisecond
 
@@ -357,6 +364,12 @@ type reports struct {
 	// asked is when a HEARTBEAT was requested last, askedProof when one that proves when it left was.
 	asked, askedProof time.Time
 
+	// open: the last request was not accepted yet
+	open bool
+
+	// vain is by how many the requests that were accepted outnumber the HEARTBEATs that came, from 0 to vainMost.
+	vain int
+
 	// awaited is the moment after which a report must have left that a step waits for, or waited for last. proven is
 	// the last such moment after which all left that came then.
 	awaited, proven time.Time
@@ -366,6 +379,29 @@ type reports struct {
 
 	// portAwayAt is when the port was last found down, zero if never: no report from before that counts.
 	portAwayAt time.Time
+}
+
+// ask takes that HEARTBEAT is requested. waits: a step waits for one that proves when it left.
+func (r *reports) ask(waits bool, now time.Time) {
+	r.asked = now
+	r.open = true
+	if waits {
+		r.askedProof = now
+	}
+}
+
+// takeAck takes that a request for a message was accepted.
+func (r *reports) takeAck() {
+	if r.open {
+		r.vain = min(r.vain+1, vainMost)
+	}
+	r.open = false
+}
+
+// takeAlive takes that a HEARTBEAT came.
+func (r *reports) takeAlive(now time.Time) {
+	r.alive = now
+	r.vain = max(r.vain-1, 0)
 }
 
 // hearProof takes that what comes from now on left after a moment. Where a step waits for such a report it is asked for
@@ -410,7 +446,7 @@ func (r *reports) takeNumber(custom uint32, last shownMode, left, now time.Time)
 // takeHeartbeat takes a HEARTBEAT that came at now, and returns the reports that it makes, the oldest
 // first; no report if it is older than the newest kept number. d is when it left.
 func (r *reports) takeHeartbeat(b, last shownMode, d departed, now time.Time) (list []shownMode) {
-	r.alive = now
+	r.takeAlive(now)
 	b.at = d.latest
 	newest := r.newest(last)
 	mayBeOlder := r.keeps() && b.at.Sub(newest.at) <= olderMost
@@ -454,7 +490,11 @@ func (r *reports) due(armed bool, trip time.Duration) time.Time {
 	if armed {
 		age = pollArmed
 	}
-	return later(r.asked.Add(pollArmed), r.at.Add(age))
+	gap := pollArmed
+	if r.vain == vainMost {
+		gap = pollVain
+	}
+	return later(r.asked.Add(gap), r.at.Add(age))
 }
 
 // restart forgets the kept numbers: the autopilot has started again.

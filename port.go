@@ -201,25 +201,10 @@ func (c quietTCP) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (c quietTCP) Write(b []byte) (n int, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var errno syscall.Errno
-	err = raw.Write(func(fd uintptr) bool {
-		for errno = 0; n < len(b) && errno == 0; {
-			var wrote uintptr
-			at := unsafe.Pointer(&b[n])
-			wrote, _, errno = syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(at), uintptr(len(b)-n))
-			if errno == 0 {
-				n += int(wrote)
-			}
-		}
-		return errno != syscall.EAGAIN
-	})
-	if err == nil && errno != 0 {
-		err = &net.OpError{Op: "write", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: errno}
+func (c quietTCP) Write(b []byte) (int, error) {
+	n, err := quietWrite(c.TCPConn, b, nil)
+	if errors.As(err, new(syscall.Errno)) {
+		err = &net.OpError{Op: "write", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 	}
 	return n, err
 }
@@ -268,6 +253,37 @@ func quietRead(c syscall.Conn, b []byte, from *sockaddr) (int, error) {
 	return int(n), nil
 }
 
+// quietWrite writes all of b by system calls that do not wait, as quietRead reads. to is the receiver of a datagram;
+// nil where the line has one end.
+func quietWrite(c syscall.Conn, b []byte, to *sockaddr) (n int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var errno syscall.Errno
+	err = raw.Write(func(fd uintptr) bool {
+		for errno = 0; n < len(b) && errno == 0; {
+			var wrote uintptr
+			rest := b[n:]
+			if to == nil {
+				wrote, _, errno = syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(&rest[0])),
+					uintptr(len(rest)))
+			} else {
+				wrote, _, errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&rest[0])),
+					uintptr(len(rest)), 0, uintptr(unsafe.Pointer(to)), to.size())
+			}
+			if errno == 0 {
+				n += int(wrote)
+			}
+		}
+		return errno != syscall.EAGAIN
+	})
+	if err == nil && errno != 0 {
+		err = errno
+	}
+	return n, err
+}
+
 // sockaddr is a sockaddr_in of ip(7) or a sockaddr_in6 of ipv6(7).
 type sockaddr [28]byte
 
@@ -281,6 +297,32 @@ func (s *sockaddr) addrPort() netip.AddrPort {
 		a = a.WithZone(strconv.FormatUint(uint64(scope), 10))
 	}
 	return netip.AddrPortFrom(a, number)
+}
+
+// sockaddrOf is addrPort's inverse: an address that a socket has read has its family.
+func sockaddrOf(to netip.AddrPort) (s sockaddr) {
+	binary.BigEndian.PutUint16(s[2:], to.Port())
+	if to.Addr().Is4() {
+		binary.NativeEndian.PutUint16(s[:], syscall.AF_INET)
+		a := to.Addr().As4()
+		copy(s[4:], a[:])
+		return s
+	}
+	binary.NativeEndian.PutUint16(s[:], syscall.AF_INET6)
+	a := to.Addr().As16()
+	copy(s[8:], a[:])
+
+	// addrPort made it a number.
+	scope, _ := strconv.ParseUint(to.Addr().Zone(), 10, 32)
+	binary.NativeEndian.PutUint32(s[24:], uint32(scope))
+	return s
+}
+
+func (s *sockaddr) size() uintptr {
+	if binary.NativeEndian.Uint16(s[:]) == syscall.AF_INET {
+		return syscall.SizeofSockaddrInet4
+	}
+	return syscall.SizeofSockaddrInet6
 }
 
 // addressedPort is a port at which many addresses are heard: each datagram has a sender, and what is written
@@ -331,7 +373,8 @@ func (p *udpPort) writeTo(b []byte, to netip.AddrPort) (int, error) {
 	if !to.IsValid() {
 		return 0, errNoPeer
 	}
-	return p.WriteToUDPAddrPort(b, to)
+	s := sockaddrOf(to)
+	return quietWrite(p.UDPConn, b, &s)
 }
 
 // ipVersion is 4 or 6 if host is an address: "udp4" and "tcp4" listen on 0.0.0.0 alone, "udp" on all of IPv6 too. It
@@ -450,6 +493,8 @@ type udpOutPort struct {
 
 func (p *udpOutPort) Read(b []byte) (int, error) { return quietRead(p.UDPConn, b, nil) }
 
+func (p *udpOutPort) Write(b []byte) (int, error) { return quietWrite(p.UDPConn, b, nil) }
+
 // moved reports whether the other end's name stands for other addresses now.
 func (p *udpOutPort) moved(ctx context.Context) bool {
 	list, err := p.device.resolve(ctx)
@@ -501,6 +546,8 @@ func (p *serialPort) Read(b []byte) (int, error) {
 	}
 	return n, nil
 }
+
+func (p *serialPort) Write(b []byte) (int, error) { return quietWrite(p.File, b, nil) }
 
 // Close waits up to drainTimeout until all written bytes are out, then drops the rest. The
 // kernel would wait half a minute. A USB driver whose device hangs drops nothing: Close

@@ -1180,3 +1180,14 @@ func TestABaudRateBehindTheDeviceIsAnErrorThatNamesTheFlag(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAnAddressIsWrittenToAsItWasRead(t *testing.T) {
+	for _, address := range []string{
+		"192.0.2.7:14550", "[2001:db8::7]:1", "[::ffff:192.0.2.7]:65535", "[fe80::7%3]:14550",
+	} {
+		want := netip.MustParseAddrPort(address)
+		s := sockaddrOf(want)
+		lineEqual(t, address, s.addrPort(), want)
+		lineEqual(t, address+": IPv4", s.size() == syscall.SizeofSockaddrInet4, want.Addr().Is4())
+	}
+}

@@ -443,10 +443,7 @@ func (t *task) ask(w waiter, every time.Duration, end time.Time, request func(),
 // askForReport requests HEARTBEAT. waits: a step waits for one that proves when it left.
 func (c *commander) askForReport(waits bool, now time.Time) {
 	r := &c.machine.reports
-	r.asked = now
-	if waits {
-		r.askedProof = now
-	}
+	r.ask(waits, now)
 	c.acks.link.askTime(waits, now)
 	if r.portAway = c.acks.ask(idHeartbeat) != nil; r.portAway {
 		r.portAwayAt = now
