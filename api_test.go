@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -203,68 +201,6 @@ func TestCommandsToASilentVehicleAreOffline(t *testing.T) {
 	})
 }
 
-// Whatever several clients ask for, in any order and up to the ends of each range, the
-// autopilot's heartbeats go on, and no answer is "offline".
-func TestNoCommandCostsTheAutopilotItsHeartbeat(t *testing.T) {
-	both(t, func(f *flight) {
-		dice := rand.New(rand.NewPCG(11, uint64(f.firmware)))
-		number := func(name string, least, most float64) string {
-			v := []float64{least, most, least + dice.Float64()*(most-least)}[dice.IntN(3)]
-			return fmt.Sprintf("%q:%.9g", name, v)
-		}
-		some := func(fields ...string) string {
-			dice.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
-			return "{" + strings.Join(fields[:dice.IntN(len(fields)+1)], ",") + "}"
-		}
-		var clients sync.WaitGroup
-		aloft, answers := 0, map[int]int{}
-		var mu sync.Mutex
-		for range 3000 {
-			f.drone.reach, f.drone.ceiling = math.Inf(1), math.Inf(1)
-			place := number("lat", -90, 90) + "," + number("lon", -180, 180)
-			if dice.IntN(2) == 0 {
-				place = at(dice.Float64()*200-100, dice.Float64()*200-100)
-			}
-			wait := fmt.Sprintf(`"wait":%g`, float64(dice.IntN(3))*dice.Float64())
-			path, body := "/mode", some(fmt.Sprintf(`"mode":%q`, Mode(dice.IntN(int(ModeOther)))),
-				fmt.Sprintf(`"arm":%v`, dice.IntN(3) > 0), wait)
-			switch dice.IntN(6) {
-			case 0:
-				path, body = "/takeoff", some(number("altitude", 0.5, 1000), wait)
-			case 1:
-				path, body = "/goto", some(place, number("altitude", -500, 10000), number("heading", 0, 360),
-					number("speed", 0.1, 50), wait)
-			case 2:
-				path, body = "/land", some(place, wait)
-			case 3, 4:
-				path, body = "/input", some(number("roll", -1, 1), number("pitch", -1, 1), number("yaw", -1, 1),
-					number("throttle", 0, 1), number("timeout", 0.05, 5))
-			}
-			clients.Go(func() {
-				code, o := f.call("POST", path, body)
-				if code == 503 || code == 500 || code == 400 {
-					f.Errorf("%s %s: %d %v", path, body, code, o)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				answers[code]++
-			})
-			time.Sleep(time.Duration(dice.ExpFloat64() * float64(300*time.Millisecond)))
-			s := f.status()
-			if s["in_air"] == true {
-				aloft++
-			}
-			if age, _ := s["link"].(object)["heartbeat_age"].(float64); s["online"] != true || age > 1.1 {
-				f.Fatalf("after %s %s: online %v, the last heartbeat %v s ago", path, body, s["online"], age)
-			}
-		}
-		clients.Wait()
-		if answers[200] < 500 || aloft < 500 {
-			f.Errorf("little happened: aloft %d times, answers %v", aloft, answers)
-		}
-	})
-}
-
 func TestTheLogSaysAcceptedOnlyOfAcceptedCommands(t *testing.T) {
 	flyHTTP(t, simArduPilot, func(hf *httpFlight) {
 		hf.fly("hold")
@@ -321,35 +257,6 @@ func TestAnErrorWithoutAnAckHasOnlyATextAndACode(t *testing.T) {
 		hf.sim.unplug()
 		time.Sleep(5 * time.Second)
 		check(hf.T, hf.post("/api/drone/land", ``))
-	})
-}
-
-func TestACommandThatIsNeverAcknowledgedIsNoAck(t *testing.T) {
-	for path, body := range postRoutes {
-		if path == "/api/drone/input" {
-			continue // input has no ack
-		}
-		flyHTTP(t, simPX4, func(hf *httpFlight) {
-			if path != "/api/drone/takeoff" {
-				hf.fly("hold")
-			}
-			hf.ignores()
-			n := len(hf.sim.received())
-			hf.post(path, body).want(hf.T, 409, "no_ack")
-			commands := slices.DeleteFunc(hf.orders(n), func(s string) bool { return strings.HasPrefix(s, "sticks") })
-			copies := slices.DeleteFunc(slices.Clone(commands), func(s string) bool { return s != commands[0] })
-			if len(copies) < 3 {
-				hf.Errorf("POST %s was not repeated: %v", path, commands)
-			}
-			hf.obey()
-			time.Sleep(5 * time.Second)
-			hf.post("/api/drone/land", ``).wantOK(hf.T)
-		})
-	}
-	flyHTTP(t, simPX4, func(hf *httpFlight) { // the vehicle falls silent
-		hf.fly("hold")
-		hf.sim.change(func() { hf.sim.switches().muted = true })
-		hf.post("/api/drone/land", ``).want(hf.T, 409, "no_ack")
 	})
 }
 
@@ -463,54 +370,6 @@ func TestA17thStreamOfOneClientTakesThePlaceOfItsOldest(t *testing.T) {
 		for i, w := range open {
 			if w.ended() != (i == 4) { // open[5] disconnected; without open[0] it is number 4
 				hf.Errorf("stream %d: ended %v", i+1, w.ended())
-			}
-		}
-	})
-}
-
-func TestAFloodOfCommandsAnd16StreamsDoNotDelayEachOther(t *testing.T) {
-	flyHTTP(t, simPX4, func(hf *httpFlight) {
-		hf.fly("position")
-		p, _ := serve(hf.T, hf.handler, maxConnections)
-		var open []*watcher
-		for range maxStreams {
-			open = append(open, watchStatus(p))
-		}
-		time.Sleep(silentClient) // until now only the address that set the mode may move the sticks
-		var flood sync.WaitGroup
-		began := time.Now()
-		clients := 32
-		if racing() { // which needs each path once
-			clients = 8
-		}
-		for client := range clients {
-			w := p.connect()
-			flood.Go(func() {
-				for n := 0; time.Since(began) < 4*time.Second; n++ {
-					asked := time.Now()
-					path, body := "/api/drone/input", fmt.Sprintf(`{"roll":%g}`, float64(n%3)/10)
-					if client == 0 && n%100 == 50 {
-						path, body = "/api/drone/mode", `{"arm":true}`
-					}
-					w.ask("POST", path, body).wantOK(hf.T)
-					if took := time.Since(asked); took > 200*time.Millisecond {
-						hf.Errorf("%s was answered after %v", path, took)
-					}
-					time.Sleep(time.Duration(10+client) * time.Millisecond)
-				}
-			})
-		}
-		flood.Wait()
-		for i, w := range open {
-			last := began
-			for _, e := range w.got() {
-				if gap := e.at.Sub(last); gap > 2*eventEvery {
-					hf.Errorf("stream %d had nothing for %v in a flood of commands", i, gap)
-				}
-				last = e.at
-			}
-			if w.ended() || time.Since(last) > 2*eventEvery {
-				hf.Errorf("stream %d ended: %v, and had nothing for %v", i, w.ended(), time.Since(last))
 			}
 		}
 	})

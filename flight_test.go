@@ -4,69 +4,14 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
-	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 )
-
-func TestStatusTellsTheTruth(t *testing.T) {
-	both(t, func(f *flight) {
-		f.aloft()
-		o, truth := f.status(), f.sim.truth()
-		position := o["position"].(object)
-		for name, want := range map[string]float64{"lat": truth.lat, "lon": truth.lon} {
-			if got := position[name].(float64); math.Abs(got-want) > 1e-6 {
-				f.Errorf("%s is %v, want %v", name, got, want)
-			}
-		}
-		if got := position["altitude"].(float64); math.Abs(got-truth.alt) > 0.1 {
-			f.Errorf("altitude is %v, want %v", got, truth.alt)
-		}
-		for name, want := range map[string]any{"online": true, "armed": true, "in_air": true, "landed_state": "in_air",
-			"failsafe": false, "state": "active"} {
-			if o[name] != want {
-				f.Errorf("%s is %v, want %v", name, o[name], want)
-			}
-		}
-		for _, group := range []string{"position", "velocity", "attitude", "battery", "gps"} {
-			if age := o[group].(object)["age"].(float64); age > 0.6 {
-				f.Errorf("%s is %v s old", group, age)
-			}
-		}
-	})
-}
-
-func TestHeartbeatsGoOutEverySecondAsAnOnboardController(t *testing.T) {
-	both(t, func(f *flight) {
-		var last time.Time
-		n := 0
-		for _, r := range f.sim.received() {
-			hb, ok := r.msg.(*minimal.MessageHeartbeat)
-			if !ok || hb.Type == minimal.MAV_TYPE_GCS {
-				continue
-			}
-			n++
-			if hb.Type != minimal.MAV_TYPE_ONBOARD_CONTROLLER || hb.Autopilot != minimal.MAV_AUTOPILOT_INVALID ||
-				hb.SystemStatus != minimal.MAV_STATE_ACTIVE || r.component != 193 || r.system != 1 {
-				f.Errorf("heartbeat %+v from %d/%d", hb, r.system, r.component)
-			}
-			if d := r.at.Sub(last); !last.IsZero() && d > 1100*time.Millisecond {
-				f.Errorf("heartbeats %v apart", d)
-			}
-			last = r.at
-		}
-		if n < 9 {
-			f.Errorf("%d heartbeats in 10 s", n)
-		}
-	})
-}
 
 func TestInputIsRefusedUntilItsModeShowsAndWhileAnotherIsOnItsWay(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
@@ -413,72 +358,6 @@ func TestACopterThatIsNotHeardForFiveSeconds(t *testing.T) {
 		f.until("online", 5*time.Second, func() bool { return f.status()["online"] == true })
 		f.heardAgain(was, streamed, unplugged)
 	})
-}
-
-// Ten clients send commands at full speed for 10 s.
-func TestTenClientsAtFullSpeedBreakNothing(t *testing.T) {
-	for _, seed := range []uint64{0, 3} {
-		flyCopter(t, simReceiverIdle, func(f *flight) {
-			f.hover()
-			f.sim.change(func() { f.sim.switches().delay = time.Duration(seed) * 3 * time.Millisecond })
-			time.Sleep(time.Second)
-			began := time.Now()
-			var mu sync.Mutex
-			var lastMode string // of the command that was accepted last
-			acked := map[time.Time]bool{}
-			f.sim.change(func() {
-				f.sim.switches().onAck = func(a *common.MessageCommandAck) []simAnswer {
-					if a.Command == common.MAV_CMD_DO_SET_MODE || a.Command == common.MAV_CMD_DO_REPOSITION {
-						mu.Lock()
-						acked[time.Now()] = true
-						mu.Unlock()
-					}
-					return []simAnswer{{ack: a}}
-				}
-			})
-			var clients sync.WaitGroup
-			for i := range 10 {
-				dice := rand.New(rand.NewPCG(seed, uint64(i)))
-				clients.Go(func() {
-					for time.Since(began) < 10*time.Second {
-						mode := []string{"manual", "altitude", "position", "hold", "goto"}[dice.IntN(5)]
-						path, body := "/mode", `{"mode":"`+mode+`"}`
-						if mode == "goto" {
-							path, body, mode = "/goto", "{"+at(30, float64(i))+"}", "hold"
-						}
-						code, o := f.call("POST", path, body)
-						switch {
-						case code == 200:
-							mu.Lock()
-							lastMode = mode
-							mu.Unlock()
-						case code != 409 || o["code"] != "superseded":
-							f.Errorf("%s: %d %v", body, code, o)
-						}
-						time.Sleep(time.Duration(dice.IntN(10)) * time.Millisecond)
-					}
-				})
-			}
-			clients.Wait()
-			f.wantMode(lastMode)
-			if mode, _ := copter.reported(f.sim.truth().mode); mode.String() != lastMode {
-				f.Errorf("the vehicle is in %v, the last accepted command %s", mode, lastMode)
-			}
-			f.wantModeChangesApart(began, acked)
-			if f.sim.brain.(*simArduBrain).broken || math.Abs(f.sim.truth().alt-20) > 8 {
-				f.Errorf("an internal error: at %.1f m", f.sim.truth().alt)
-			}
-			landed := time.Now()
-			f.accepted("/land", "")
-			for _, r := range f.sim.received() {
-				if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_DO_SET_MODE &&
-					m.Param2 == simArduLand && r.at.Sub(landed) > 150*time.Millisecond {
-					f.Errorf("LAND was sent %v after the request", r.at.Sub(landed))
-				}
-			}
-			f.until("landed", time.Minute, f.disarmed)
-		})
-	}
 }
 
 func TestNoHoldForASilentClientIsSentWhereAPilotOrTheClientActedFirst(t *testing.T) {

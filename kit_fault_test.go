@@ -4,147 +4,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
-	"maps"
 	"math"
-	"math/rand/v2"
-	"net/netip"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
-
-// badLine damages the bytes on a line, and knows what was sent and what came through. It makes no
-// damaged frame whose checksum is right by chance. So the status and the vehicle may only get what
-// was sent.
-type badLine struct {
-	mu      sync.Mutex
-	fault   simFault
-	bytes   int
-	towards struct{ companion, autopilot simWire }
-
-	values     sentValues
-	goodBeat   time.Time         // when the last undamaged heartbeat came through
-	goodReport time.Time         // when the last undamaged heartbeat or CURRENT_MODE did
-	acks       map[uint16]int    // ACCEPTED acks to us that came through
-	written    map[string]bool   // what the companion wrote
-	commands   func(f wireFrame) // is called with each command that came through; may be nil
-}
-
-func newBadLine(seed uint64) *badLine {
-	return &badLine{fault: simFault{seed: seed}, acks: map[uint16]int{}, written: map[string]bool{},
-		values: sentValues{}}
-}
-
-// spoil makes the line damage bytes at a rate.
-func (l *badLine) spoil(rate float64, f simFault) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fault = simFault{drop: rate * f.drop, repeat: rate * f.repeat, flip: rate * f.flip, insert: rate * f.insert,
-		seed: l.fault.seed}
-}
-
-// pass carries bytes over the line in one direction.
-func (l *badLine) pass(w *simWire, b []byte) []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	toCompanion := w == &l.towards.companion
-	fresh := func(tail, b []byte) (list []wireFrame) { // the frames that end in b and may begin in tail
-		for _, f := range checkedFrames(slices.Concat(tail, b)) {
-			if f.end > len(tail) {
-				list = append(list, f)
-			}
-		}
-		return list
-	}
-	for _, f := range fresh(w.before, b) { // w.before: as sent; w.after: as received
-		if toCompanion {
-			l.values.add(f)
-		} else if m := f.message(); m != nil {
-			l.written[sentKey(f.system, f.component, m)] = true
-		}
-	}
-	fault, arrived := l.fault, w.after
-	fault.seed = 2*fault.seed + uint64(b2i(toCompanion))
-	out := w.carry(b, fault)
-	l.bytes += len(b)
-	for _, f := range fresh(arrived, out) {
-		switch m := f.message().(type) {
-		case *minimal.MessageHeartbeat:
-			if toCompanion && f.component == 1 && f.system == 1 {
-				l.goodBeat, l.goodReport = time.Now(), time.Now()
-			}
-		case *common.MessageCurrentMode:
-			if toCompanion && f.component == 1 && f.system == 1 {
-				l.goodReport = time.Now()
-			}
-		case *common.MessageCommandAck:
-			if m.Result == common.MAV_RESULT_ACCEPTED && f.system == 1 && f.component == 1 &&
-				(m.TargetComponent == componentID || f.v1) {
-				l.acks[uint16(m.Command)]++
-			}
-		case *common.MessageCommandLong, *common.MessageCommandInt, *common.MessageParamRequestRead:
-			if l.commands != nil {
-				l.commands(f)
-			}
-		}
-	}
-	return out
-}
-
-func (l *badLine) acked(id uint16) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.acks[id]
-}
-
-// message is a frame's message; nil if it can't be read.
-func (f wireFrame) message() message.Message {
-	return rawFrame{v2: !f.v1, known: dialectRW.GetMessage(f.id), payload: f.payload}.decode()
-}
-
-func sentKey(system, component uint8, m message.Message) string {
-	return fmt.Sprintf("%d/%d %T %+v", system, component, m, m)
-}
-
-// badPort is the companion's end of a bad line.
-type badPort struct {
-	port
-	line *badLine
-	rest []byte
-}
-
-func (p *badPort) Read(b []byte) (int, error) {
-	for len(p.rest) == 0 {
-		n, err := p.port.Read(b)
-		if err != nil {
-			return 0, err
-		}
-		p.rest = p.line.pass(&p.line.towards.companion, b[:n])
-	}
-	n := copy(b, p.rest)
-	p.rest = p.rest[n:]
-	return n, nil
-}
-
-func (p *badPort) Write(b []byte) (int, error) {
-	if _, err := p.port.Write(p.line.pass(&p.line.towards.autopilot, b)); err != nil {
-		return 0, err
-	}
-	return len(b), nil
-}
 
 // sentValues are the groups of values that a vehicle sent, as the status shows them.
 type sentValues map[string]bool
@@ -170,12 +41,6 @@ func values(pairs ...float64) string {
 		}
 	}
 	return strings.Join(list, " ")
-}
-
-func (v sentValues) add(f wireFrame) {
-	if f.system == 1 && f.component == 1 {
-		v.addMessage(f.message())
-	}
 }
 
 func (v sentValues) addMessage(m message.Message) {
@@ -268,201 +133,12 @@ func over(between func(port) port) (start func(*drone)) {
 	}
 }
 
-// figures are counts of a test and its subtests. They are logged when the test ends.
-type figures struct {
-	mu sync.Mutex
-	n  map[string]int
-}
-
-func newFigures(t *testing.T) *figures {
-	g := &figures{n: map[string]int{}}
-	t.Cleanup(func() { t.Logf("figures: %v", g.n) })
-	return g
-}
-
-func (g *figures) add(what string, n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.n[what] += n
-}
-
 // An answer may take this long: the sticks before a plan, a takeoff's three commands or one
 // landing, and the texts. The longest on these lines took 9.0 s.
 const (
 	longestAnswer = stickLead + stickStill + 3*(giveUp+copyEvery) + textsAfter
 	longestLand   = stickLead + stickStill + giveUp + copyEvery + textsAfter
 )
-
-// commandOn sends a command over a bad line. It checks the answer by the acks that came through.
-func (f *flight) commandOn(line *badLine, g *figures, path, body string) {
-	f.Helper()
-	line.mu.Lock()
-	before := maps.Clone(line.acks)
-	line.mu.Unlock()
-	began := time.Now()
-	code, o := f.call("POST", path, body)
-	took := time.Since(began)
-	g.add(fmt.Sprintf("answered %d", code), 1)
-	switch code {
-	case 200:
-		// A heartbeat that shows the mode proves a mode change too.
-		mode, _ := parseMode(fmt.Sprint(o["mode"]))
-		modeShows := o["command"] == float64(cmdSetMode) && f.sim.truth().mode == entered[f.firmware][mode]
-		if id, ok := o["command"].(float64); ok && !modeShows && line.acked(uint16(id)) <= before[uint16(id)] {
-			f.Errorf("POST %s %s answered %v, but no such ack came over the line", path, body, o)
-		}
-	case 409, 501, 503:
-	default:
-		f.Errorf("POST %s %s: %d %v", path, body, code, o)
-	}
-	limit := longestAnswer
-	if path == "/land" && body == "" {
-		limit = longestLand
-	}
-	if took > limit {
-		f.Errorf("POST %s %s took %v", path, body, took)
-	}
-}
-
-// inspect checks a status against what was sent. explained has the modes that it may show; the
-// vehicle's present mode is added.
-func (f *flight) inspect(line *badLine, explained map[string]bool) {
-	f.Helper()
-	synctest.Wait()
-	mode, _ := f.firmware.reported(f.sim.truth().mode)
-	explained[mode.String()] = true
-	o := f.status()
-	s := f.drone.snapped()
-	line.mu.Lock()
-	neverSent := line.values.neverSent(o, s.custom)
-	quiet, unreported := time.Since(line.goodBeat), time.Since(line.goodReport)
-	line.mu.Unlock()
-	if len(neverSent) > 0 {
-		f.Errorf("%v: the status shows what the vehicle never sent: %q", time.Now(), neverSent)
-	}
-	// A broken frame may delay the next one until it turns out to be broken.
-	if o["online"] != true && quiet > 300*time.Millisecond && quiet < offlineAfter-100*time.Millisecond {
-		f.Errorf("%v: offline, %v after an undamaged heartbeat", time.Now(), quiet)
-	}
-	if o["online"] == true && unreported > offlineAfter+500*time.Millisecond {
-		f.Errorf("%v: online, %v after the last report", time.Now(), unreported)
-	}
-	if m := o["mode"].(string); !explained[m] {
-		f.Errorf("%v: mode %s was neither commanded nor reported", time.Now(), m)
-	}
-}
-
-// ptyAutopilot is an autopilot in real time at the end of a pseudo-terminal. The line is bad in both
-// directions. The autopilot acknowledges every command.
-type ptyAutopilot struct {
-	*pty
-	line  *badLine
-	mu    sync.Mutex
-	seq   byte
-	beats int32
-
-	// began is when it started, for its boot clock.
-	began time.Time
-}
-
-// say sends messages of the autopilot.
-func (s *ptyAutopilot) say(messages ...message.Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range messages {
-		s.seq++
-		b := packet(s.seq, 1, 1, m)
-		if s.seq%3 == 0 {
-			b = packet1(s.seq, 1, 1, m)
-		}
-		s.master.Write(s.line.pass(&s.line.towards.companion, b))
-	}
-}
-
-// beat sends a heartbeat, and a position and an attitude that differ each time.
-func (s *ptyAutopilot) beat() {
-	s.beats++
-	boot := uint32(time.Since(s.began).Milliseconds())
-	s.say(copterBeat(),
-		&common.MessageGlobalPositionInt{TimeBootMs: boot, Lat: 473977420 + s.beats%1000, Lon: 85455940 +
-			s.beats%777, Alt: 488000 + s.beats%999, RelativeAlt: s.beats % 999, Hdg: uint16(s.beats % 36000)},
-		&common.MessageAttitude{TimeBootMs: boot, Roll: float32(s.beats%100) / 100,
-			Yaw: float32(s.beats%600) / 100})
-}
-
-// newPTYAutopilot connects an autopilot and a drone by a pseudo-terminal.
-func newPTYAutopilot(t *testing.T, seed uint64) (s *ptyAutopilot, d *drone) {
-	s = &ptyAutopilot{pty: openPTY(t), line: newBadLine(seed), began: time.Now()}
-	heard := make(chan wireFrame, 10000)
-	s.line.commands = func(f wireFrame) { heard <- f }
-	var running sync.WaitGroup
-	running.Go(func() {
-		defer close(heard)
-		b := make([]byte, 4096)
-		for {
-			n, err := s.master.Read(b)
-			if err != nil {
-				return
-			}
-			s.line.pass(&s.line.towards.autopilot, b[:n])
-		}
-	})
-	running.Go(func() {
-		for f := range heard {
-			ack := &common.MessageCommandAck{TargetSystem: 1, TargetComponent: componentID}
-			switch m := f.message().(type) {
-			case *common.MessageParamRequestRead:
-				if m.ParamId == "RTL_ALT" {
-					s.say(&common.MessageParamValue{ParamId: m.ParamId, ParamValue: 1500})
-				}
-				continue
-			case *common.MessageCommandLong:
-				ack.Command = m.Command
-				if m.Command == common.MAV_CMD_REQUEST_MESSAGE && m.Param1 == 0 {
-					s.say(ack, copterBeat())
-					continue
-				}
-			case *common.MessageCommandInt:
-				ack.Command = m.Command
-			}
-			s.say(ack)
-		}
-	})
-	d, end := runDevice(t, mustDevice(t, s.path, 57600))
-	t.Cleanup(func() {
-		end()
-		s.unplug()
-		running.Wait()
-	})
-	waitUntil(t, "the link is online", func() bool {
-		s.beat()
-		return d.hearsVehicle()
-	})
-	return s, d
-}
-
-// neverSent returns what the status shows though it was never sent.
-func (s *ptyAutopilot) neverSent(d *drone) []string {
-	var o object
-	json.Unmarshal(encode(d.status(netip.Addr{})), &o)
-	s.line.mu.Lock()
-	defer s.line.mu.Unlock()
-	return s.line.values.neverSent(o, copterBeat().CustomMode)
-}
-
-// noiseBytes returns n bytes of noise that contain no frame.
-func noiseBytes(t *testing.T, n int) []byte {
-	t.Helper()
-	r := rand.New(rand.NewPCG(8, 9))
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(r.Uint32())
-	}
-	if fs := checkedFrames(b); len(fs) > 0 {
-		t.Fatalf("this noise contains frames, choose another seed: %v", fs)
-	}
-	return b
-}
 
 // cutAtAck unplugs the port when a command's ack is due.
 func (f *flight) cutAtAck(id common.MAV_CMD) {
@@ -476,44 +152,6 @@ func (f *flight) cutAtAck(id common.MAV_CMD) {
 			return nil
 		}
 	})
-}
-
-// quietGoroutines counts the goroutines after 20 s in which the test does nothing.
-func quietGoroutines() int {
-	time.Sleep(20 * time.Second)
-	synctest.Wait()
-	return runtime.NumGoroutine()
-}
-
-// onceOnATerminal runs a drone until it hears its vehicle. It ends the drone in one of three ways.
-func onceOnATerminal(t *testing.T, way int) {
-	p := openPTY(t)
-	d := newDrone(mustDevice(t, p.path, 57600), 0, false, slog.Default())
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { d.run(ctx) })
-	// The heartbeat is repeated because the link drops the bytes that come before it flushes the line.
-	for !d.hearsVehicle() {
-		p.master.Write(packet(1, 1, 1, copterBeat()))
-		time.Sleep(10 * time.Millisecond) // a real line
-	}
-	switch way {
-	case 0: // stopped while it reads
-	case 1: // unplugged during its handshake
-		p.unplug()
-	case 2: // unplugged while its output is full
-		for d.link.send(heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)) == nil {
-		}
-		p.unplug()
-		for lost := false; !lost; runtime.Gosched() {
-			d.link.mu.Lock()
-			lost = d.link.writer == nil
-			d.link.mu.Unlock()
-		}
-	}
-	cancel()
-	running.Wait()
-	p.unplug()
 }
 
 // asksForStreams counts the requests of message intervals since a time.

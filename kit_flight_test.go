@@ -422,12 +422,6 @@ var arduPilotsModes = []uint32{simArduStabilize, 2, simLoiter, 16, simArduGuided
 // arduShows is the time after which the simulator's heartbeat shows a new mode.
 const arduShows = 100 * time.Microsecond
 
-// flyCopter flies a Copter whose receiver is in this state.
-func flyCopter(t *testing.T, receiver simReceiver, do func(*flight)) {
-	t.Helper()
-	fly(t, simArduPilot, func(s *simulator) { s.receiver = receiver }, do)
-}
-
 // rise takes off. A Copter without a receiver arms with our stream. A pilot with a transmitter
 // in hand opens the throttle after the takeoff.
 func (f *flight) rise(altitude float64) {
@@ -630,30 +624,6 @@ func (f *flight) ignores() {
 			return nil
 		}
 	})
-}
-
-// wantModeChangesApart checks that few mode changes were sent since began, and each of them at least
-// modeGap after mavrest received the ack of another. acked has the times at which the acks were sent.
-func (f *flight) wantModeChangesApart(began time.Time, acked map[time.Time]bool) {
-	f.Helper()
-	var changes []time.Time
-	for _, r := range f.sim.received() {
-		if m, ok := r.msg.(*common.MessageCommandLong); ok && m.Command == common.MAV_CMD_DO_SET_MODE &&
-			r.at.After(began) {
-			changes = append(changes, r.at)
-		}
-	}
-	for _, at := range changes {
-		for ack := range acked {
-			if d := at.Sub(ack.Add(f.sim.switches().delay)); d > 0 && d < modeGap {
-				f.Errorf("a mode change was sent %v after the ack of the last one", d)
-				return
-			}
-		}
-	}
-	if n := len(changes); n > int(10*time.Second/modeGap) {
-		f.Errorf("%d mode changes in 10 s", n)
-	}
 }
 
 // follows plays a script, up to its first failure.

@@ -92,13 +92,6 @@ func inLinkBubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-// alone makes a test in a bubble run while no other test runs. A test that reads what all tests
-// share, like the number of goroutines, must call it.
-func alone(t *testing.T) {
-	notParallel.Store(t, true)
-	t.Cleanup(func() { notParallel.Delete(t) })
-}
-
 // tlogEntry is one frame of a .tlog.
 type tlogEntry struct {
 	at    time.Duration // since the first frame

@@ -261,9 +261,6 @@ func (s *simulator) obeyedAxes() (x, y, z, r float64) {
 	return s.brain.(interface{ axes() (x, y, z, r float64) }).axes()
 }
 
-// inject sends bytes to the companion as they are.
-func (s *simulator) inject(b []byte) { s.change(func() { s.transmit(bytes.Clone(b)) }) }
-
 // emit sends a message to the companion as if from these ids.
 func (s *simulator) emit(system, component uint8, msg message.Message) {
 	s.change(func() { s.sendFrom(system, component, false, msg) })

@@ -220,18 +220,6 @@ func TestSticksOfOtherProgramsAreHandedOnAndEchoesOfOursAreNot(t *testing.T) {
 	lineEqual(t, "one that comes later than an echo", fmt.Sprint(e.feed(sent[90])), "[foreign sticks]")
 }
 
-// Two programs' heartbeats with the same sequence number are equal. An echo of ours comes
-// soon; a later one is another program's.
-func TestAFrameThatEqualsAnOldOneOfOursIsAnotherPrograms(t *testing.T) {
-	for after, want := range map[time.Duration]int{echoWithin - time.Millisecond: 0, echoWithin: 1} {
-		e := newEarshot(0)
-		beat := packet(7, 1, componentID, heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
-		e.recent.add(readFrame(t, beat).header, e.now)
-		e.now = e.now.Add(after)
-		lineEqual(t, fmt.Sprintf("notices %v later", after), len(e.feed(beat)), want)
-	}
-}
-
 func TestAnotherProgramWithOurIdsIsReportedOnce(t *testing.T) {
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		notices := func() string {
@@ -725,25 +713,12 @@ func TestAPortThatEndsWhileAWriteHangsIsOpenedAgain(t *testing.T) {
 			}
 			return nil, io.EOF
 		}})
-		time.Sleep(500 * time.Millisecond) // the first heartbeat hangs
+		time.Sleep(1500 * time.Millisecond) // the first heartbeat hangs
 		close(p.ended)
 		time.Sleep(writeTimeout + time.Second)
 		if opens.Load() < 2 {
 			t.Errorf("opened %d times", opens.Load())
 		}
-	})
-}
-
-func TestAPortLostBetweenSendAndAckIsNoAckAndTheNextCommandWorks(t *testing.T) {
-	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
-		b.follow(func(uint16, int) { b.change(func() { b.cable.Close() }) })
-		o := <-b.command(armIt)
-		lineEqual(t, "code", o.code(), codeNoAck)
-		lineEqual(t, "time until the answer", o.took, giveUp)
-		b.obeys(time.Millisecond, time.Millisecond)
-		time.Sleep(5 * time.Second)
-		o = <-b.command(landHere)
-		lineEqual(t, "code on the new port", o.code(), "")
 	})
 }
 
