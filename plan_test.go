@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -1241,4 +1242,131 @@ func TestAHoldIsAModeOfAQuadPlaneUnlessItWouldLeaveItsHover(t *testing.T) {
 		v := parseVehicle(t, c.vehicle)
 		lineEqual(t, c.vehicle+" has hold", slices.Contains(v.modes(), "hold"), c.want)
 	}
+}
+
+// lag: it is refused where the line is far behind.
+func TestARequestIsUrgentFliesToAPlaceOrArmsByWhatItAsksFor(t *testing.T) {
+	for words, want := range map[string]string{
+		"set arm=true":                   "arms lag",
+		"set arm=false":                  "urgent",
+		"set mode=manual":                "sticks lag",
+		"set mode=position arm=true":     "arms sticks lag",
+		"set mode=position arm=false":    "sticks lag",
+		"set mode=takeoff":               "arms lag",
+		"takeoff altitude=20":            "arms lag",
+		"set mode=hold":                  "urgent stays",
+		"set mode=rtl":                   "urgent stays",
+		"set mode=land":                  "urgent stays",
+		"set mode=land arm=false":        "urgent",
+		"land lat=47.398 lon=8.546":      "urgent place lag",
+		"goto altitude=20":               "place lag",
+		"goto lat=47.398 lon=8.546":      "place lag",
+		"goto north=1":                   "place over-ground lag",
+		"goto east=1":                    "place over-ground lag",
+		"goto forward=1":                 "place over-ground by-nose lag",
+		"goto right=1":                   "place over-ground by-nose lag",
+		"goto lat=47.398 lon=8.546 up=1": "place lag",
+	} {
+		t.Run(words, func(t *testing.T) {
+			r := parseRequest(t, words)
+			var is []string
+			for _, p := range []struct {
+				name string
+				is   bool
+			}{
+				{"urgent", r.urgent()}, {"stays", r.stays()}, {"arms", r.arms()}, {"sticks", r.entersSticks()},
+				{"place", r.toPlace()}, {"over-ground", r.offset.overGround()}, {"by-nose", r.offset.byNose()},
+				{"lag", r.checkLag(freshFor) != nil},
+			} {
+				if p.is {
+					is = append(is, p.name)
+				}
+			}
+			lineEqual(t, "it is", strings.Join(is, " "), want)
+			if err := r.checkLag(freshFor - 1); err != nil {
+				t.Errorf("at a line that is sound enough: %v", err)
+			}
+			other := r
+			other.from = netip.MustParseAddr("192.0.2.1")
+			if !r.equals(other) || !other.equals(r) || r.equals(request{setMode: true, mode: ModeOther}) {
+				t.Error("it does not equal another client's, or equals any")
+			}
+		})
+	}
+}
+
+// Of each step: away from the ground, held by, or neither; then what stops the vehicle before, and where the plan leads.
+func TestWhatAPlanWaitsForAndWhereItHolds(t *testing.T) {
+	climb := &aim{place: place{math.NaN(), math.NaN(), 30, testHome + 30}}
+	for _, c := range []struct {
+		vehicle, request string
+		aim              *aim
+		want             string
+	}{
+		{"px4 AUTO.LOITER flying", "set mode=hold", nil, "at once hold"},
+		{"px4 AUTO.LOITER flying", "set mode=rtl", nil, "at once"},
+		{"px4 AUTO.LOITER armed climbing", "set mode=rtl", nil, "when clear"},
+		{"px4 AUTO.TAKEOFF flying", "set mode=rtl", nil, "when clear"},
+		{"px4 AUTO.LOITER armed", "set mode=rtgs", climb, "when clear"},
+		{"px4 AUTO.TAKEOFF landed", "set mode=rtl", nil, "at once"},
+		{"px4 AUTO.LOITER flying", "goto altitude=20", nil, "when clear, to 20 m"},
+		{"px4 AUTO.LOITER armed climbing", "goto lat=47.398 lon=8.546", climb, "when clear, to 30 m"},
+		{"px4 AUTO.LOITER flying", "land lat=47.398 lon=8.546", nil, "when clear, to 10 m"},
+		{"px4 AUTO.LOITER flying", "land", nil, "at once"},
+		{"px4-plane AUTO.LOITER flying", "set mode=hold", nil, "when clear hold"},
+		{"px4-plane AUTO.LOITER flying low", "set mode=hold", nil, "when clear hold, to 17 m"},
+		{"px4-plane AUTO.LAND flying landing", "set mode=hold", nil, "at once hold"},
+		{"px4-plane AUTO.LAND flying landing", "set mode=rtl", nil, "at once"},
+		{"px4-plane AUTO.LOITER armed", "set mode=hold", nil, "at once hold, to 10 m"},
+		{"px4-plane AUTO.LOITER armed", "set mode=hold", climb, "when clear hold, to 30 m"},
+		{"px4-plane AUTO.LOITER flying", "set mode=rtl", nil, "when clear"},
+		{"px4-vtol AUTO.LOITER flying wing", "set mode=hold", nil, "when clear hold"},
+		{"px4-vtol AUTO.LOITER flying hovering", "set mode=hold", nil, "at once hold"},
+		{"plane GUIDED flying", "set mode=hold", nil, "when clear hold, at once, to 10 m"},
+		{"plane GUIDED flying", "set mode=rtl", nil, "when clear"},
+		{"plane AUTOLAND flying", "set mode=hold", nil, "at once hold, at once, to 10 m"},
+		{"quadplane GUIDED flying hovers", "set mode=hold", nil, "at once hold, to 10 m"},
+		{"quadplane QLOITER armed climbing", "set mode=rtl", nil, "when clear"},
+		{"copter GUIDED flying", "set mode=hold", nil, "at once, at once"},
+		{"copter GUIDED flying", "set mode=rtl", nil, "at once"},
+		{"copter GUIDED armed climbing", "set mode=rtl", nil, "when clear"},
+		{"copter GUIDED flying", "goto altitude=20 speed=3 heading=10", nil, "when clear, at once, at once, to 20 m"},
+		{"px4-rover POSCTL armed moving", "set arm=false", nil, "at once, stopped"},
+		{"px4-rover POSCTL armed moving", "set mode=hold", nil, "at once hold"},
+		{"px4-rover POSCTL armed moving", "set mode=land", nil, "at once, stopped"},
+		{"px4-rover POSCTL armed", "set arm=false", nil, "at once"},
+		{"px4-rover POSCTL landed moving", "set arm=false", nil, "at once"},
+		{"px4-rover POSCTL armed climbing", "set mode=rtl", nil, "at once"},
+		{"px4 POSCTL armed moving", "set arm=false", nil, "at once"},
+	} {
+		t.Run(c.vehicle+": "+c.request, func(t *testing.T) {
+			v := parseVehicle(t, c.vehicle)
+			p, err := parseRequest(t, c.request).placed(v).plan(v, c.aim)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lineEqual(t, "it waits, holds and leads", stepsWait(p), c.want)
+		})
+	}
+}
+
+func stepsWait(p plan) string {
+	var is []string
+	for _, s := range p.steps {
+		word := "at once"
+		if s.away {
+			word = "when clear"
+		}
+		if s.holds {
+			word += " hold"
+		}
+		is = append(is, word)
+	}
+	if p.stop != nil {
+		is = append(is, "stopped")
+	}
+	if p.destination != nil {
+		is = append(is, fmt.Sprintf("to %.0f m", p.destination.altitude))
+	}
+	return strings.Join(is, ", ")
 }
