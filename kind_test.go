@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -105,4 +107,102 @@ func TestAHelicopterHasLongerToLeaveTheGround(t *testing.T) {
 	helicopter, quad := view{typ: common.MAV_TYPE_HELICOPTER}, view{typ: common.MAV_TYPE_QUADROTOR}
 	lineEqual(t, "a helicopter", helicopter.clearWithin(), 30*time.Second)
 	lineEqual(t, "a quadrotor", quad.clearWithin(), 10*time.Second)
+}
+
+// Which of these a vehicle is: clear of the ground, landing, off the ground, of a known ground, one that must climb
+// before it flies to a place, and one that lands on its wing. "?" is a height above the ground that is not known.
+func TestWhatAVehicleIsNearTheGround(t *testing.T) {
+	nan := math.NaN()
+	takeoff := &aim{place: place{nan, nan, 30, testHome + 30}}
+	for _, c := range []struct {
+		vehicle string
+		change  string
+		aim     *aim
+		want    string
+	}{
+		{"px4 AUTO.LOITER landed", "", nil, "known"},
+		{"px4 AUTO.LOITER landed clear", "left", nil, "known"},
+		{"px4 AUTO.LOITER flying", "", nil, "known, climbs"},
+		{"px4 AUTO.LOITER flying", "left", nil, "left, known, climbs"},
+		{"px4 AUTO.LOITER flying clear", "left", nil, "clear, left, known, climbs"},
+		{"px4 AUTO.LOITER flying", "?", nil, "clear, left, known, climbs"},
+		{"px4 AUTO.LOITER armed climbing", "", nil, "known"},
+		{"px4 AUTO.LOITER armed climbing", "?", nil, ""},
+		{"px4 AUTO.LOITER armed", "unsaid", nil, ""},
+		{"px4 AUTO.LOITER flying clear landing", "left", nil, "lands, left, known, climbs"},
+		{"px4 AUTO.LAND flying clear", "left", nil, "lands, left, known, climbs"},
+		{"px4 AUTO.LAND flying", "?", nil, "lands, left, known, climbs"},
+		{"px4 AUTO.LOITER flying", "", takeoff, "known"},
+		{"px4 AUTO.LOITER flying", "", &aim{place: takeoff.place, reached: true}, "known, climbs"},
+		{"px4 AUTO.LOITER flying", "", &aim{place: place{testLat, testLon, 30, nan}}, "known, climbs"},
+		{"px4 AUTO.TAKEOFF flying", "", nil, "known"},
+		{"px4 POSCTL flying", "", nil, "known"},
+		{"px4 POSCTL flying", "assumed", nil, "known, climbs"},
+		{"px4 AUTO.LOITER flying blind", "", nil, "known"},
+		{"px4 AUTO.LOITER flying", "no height above the sea", nil, "known"},
+		{"copter GUIDED flying", "no height above the sea", nil, "known, climbs"},
+		{"px4 AUTO.LOITER landed", "in the air", nil, "known"},
+		{"px4 AUTO.LOITER armed climbing", "left", nil, "left, known"},
+		{"px4-rover AUTO.LOITER armed", "", nil, "clear, known"},
+		{"px4-rover AUTO.LOITER flying", "left", nil, "clear, known, climbs"},
+		{"px4-vtol AUTO.LOITER flying wing", "", nil, "known, climbs"},
+		{"px4-vtol AUTO.LOITER flying wing", "NAV_FORCE_VT", nil, "known, climbs, touches on its wing"},
+		{"px4-plane AUTO.LOITER flying", "NAV_FORCE_VT", nil, "known, climbs"},
+		{"quadplane QLOITER flying wing", "NAV_FORCE_VT", nil, "known"},
+	} {
+		v := parseVehicle(t, c.vehicle)
+		switch c.change {
+		case "left":
+			v.ground.left = true
+		case "assumed":
+			v.ground.assumed = true
+		case "?":
+			v.height = nan
+		case "unsaid":
+			v.landed = 0
+		case "in the air":
+			v.landed = inAir
+		case "no height above the sea":
+			v.place.amsl = nan
+		case "NAV_FORCE_VT":
+			v.params[c.change] = 0
+		}
+		var is []string
+		for _, p := range []struct {
+			name string
+			is   bool
+		}{
+			{"clear", v.isClear()}, {"lands", v.lands()}, {"left", v.leftGround()}, {"known", v.knowsGround()},
+			{"climbs", v.mustClimb(c.aim)}, {"touches on its wing", v.landsOnWing()},
+		} {
+			if p.is {
+				is = append(is, p.name)
+			}
+		}
+		lineEqual(t, strings.TrimSpace(c.vehicle+" "+c.change)+": it", strings.Join(is, ", "), c.want)
+	}
+}
+
+func TestAVehicleOnItsWingCirclesByItsOwnParameter(t *testing.T) {
+	params := map[string]float64{"NAV_LOITER_RAD": -50, "RTL_LOITER_RAD": -51, "WP_LOITER_RAD": -52}
+	for _, c := range []struct {
+		vehicle      string
+		params       map[string]float64
+		circle, home float64
+	}{
+		{"px4-plane AUTO.LOITER flying", params, 50, 51},
+		{"px4-plane AUTO.LOITER flying", nil, 80, 80},
+		{"px4-vtol AUTO.LOITER flying hovering", params, 0, 51},
+		{"copter GUIDED flying", params, 0, 0},
+		{"quadplane GUIDED flying", params, 0, 0},
+		{"quadplane GUIDED flying wing", params, 52, 52},
+		{"quadplane GUIDED flying wing hovers", params, 0, 0},
+		{"plane GUIDED flying hovers", params, 52, 52},
+		{"plane GUIDED flying", nil, 60, 60},
+	} {
+		v := parseVehicle(t, c.vehicle)
+		maps.Copy(v.params, c.params)
+		lineEqual(t, c.vehicle+" circles by", v.circle(), c.circle)
+		lineEqual(t, c.vehicle+" circles home by", v.homeCircle(), c.home)
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -106,6 +107,29 @@ func TestAPlaceIsNearTheVehicleOrNearHome(t *testing.T) {
 			lineEqual(t, route+": "+c.name, code(err) == codeOutOfRange, c.refused)
 		}
 	}
+	for _, c := range []struct {
+		lat, lon, home float64
+		metres         bool
+		says           string
+	}{
+		{0, 0, 0, true, "north: that comes to 0, 0"},
+		{0, 0, 0, false, ""},
+		{0, 1e-3, 0, true, ""},
+		{1e-3, 0, 0, true, ""},
+		{2e-8, -2e-8, 0, true, "north: that comes to 0, 0"},
+		{1, 0, 0, true, "north: that is 111.2 km from the drone and 111.2 km from home, and a place may be 10 km"},
+		{1, 0, nan, true, "north: that is 111.2 km from the drone and an unknown distance from home"},
+		{1, 0, 0, false, "lat, lon: the place is 111.2 km from the drone and 111.2 km from home"},
+	} {
+		r := request{setMode: true, mode: ModeHold, goTo: true, lat: &c.lat, lon: &c.lon}
+		if c.metres {
+			r.offset.north = new(float64)
+		}
+		err := r.checkPlaceReach(place{}, point{lat: c.home}, 10e3)
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v, %v: %v, want %q", c.lat, c.lon, err, c.says)
+		}
+	}
 }
 
 func TestAHeightAboveTheSeaIsNotFarBelowHome(t *testing.T) {
@@ -179,6 +203,8 @@ func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
 		{"over it, where its own height is not known", 130, nan, nan, nan, 488, "the ceiling"},
 		{"home is not known: from the drone", nan, 620, 10, 10, nan, "122 m above the drone"},
 		{"home is not known, and it goes down", nan, 400, 150, 150, nan, ""},
+		{"home is not known, and it goes deep down", nan, 428, 10, 10, nan, ""},
+		{"home is not known, above home", 20, nan, 10, 10, nan, ""},
 		{"nothing is given", nan, nan, 150, 150, 488, ""},
 		{"into the ground", -500, nan, 0.5, 0.5, 488, "500 m below home, and the drone is 0.5 m above the ground"},
 		{"into the ground, above the sea", nan, 470, 0.5, 0.5, 488, "18 m below home"},
@@ -206,6 +232,17 @@ func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
 			}
 		} else if c.says != "" {
 			t.Errorf("%s: flown, want %q", c.name, c.says)
+		}
+	}
+	for up, says := range map[float64]string{
+		20: "", 200: "up: 200 m up is 210 m above home", -60: "up: -60 m up is 50 m below home",
+	} {
+		r := request{setMode: true, mode: ModeHold, goTo: true, offset: offset{up: &up}}
+		for _, altitude := range []float64{10, nan} {
+			err := r.checkHeight(place{47, 8, altitude, 498}, point{amsl: 488}, 1, defaultCeiling)
+			if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+				t.Errorf("%v m up: %v, want %q", up, err, says)
+			}
 		}
 	}
 }
@@ -270,6 +307,7 @@ func TestPX4PlansByKind(t *testing.T) {
 		{"px4-plane AUTO.LOITER flying low", "set mode=hold",
 			[]string{"INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z=505.5"}},
 		{"px4-vtol AUTO.LOITER flying hovering low", "set mode=hold", []string{pause}},
+		{"px4-vtol AUTO.LOITER flying", "goto altitude=20", about(unknown, "goto")},
 		{"px4-plane AUTO.LOITER flying", "set mode=position", []string{"LONG 176 [1 3 0 …NaN]"}},
 		{"px4-plane AUTO.LOITER flying", "land", []string{"LONG 176 [1 4 6 …NaN]"}},
 		{"px4-plane AUTO.LOITER flying", place + " heading=90", []string{"unsupported: " + noHeading + "leave it out"}},
@@ -345,6 +383,12 @@ func TestPX4Plans(t *testing.T) {
 		{"px4 POSCTL.SLOW flying", "set mode=hold", []string{pause}},
 
 		{"px4 MANUAL landed", "set arm=true", []string{arm}},
+		{"px4 AUTO.MISSION landed", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
+		{"px4 AUTO.GUIDED_COURSE flying", "set mode=hold", []string{loiter, pause}},
+		{"px4 9.9 flying", "set mode=hold", []string{loiter, pause}},
+		{"px4 MANUAL landed uphill", "takeoff altitude=6.7",
+			[]string{"refused: takeoff: to 6.7 m it would not leave the ground: the vehicle stands 6.5 m above home, " +
+				"which has moved; take off to 8 m or more"}},
 		{"px4 MANUAL armed", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
 		{"px4 MANUAL armed undefined", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
 		{"px4 MANUAL landed climbing", "set arm=false", []string{"LONG 400 [0 0 …NaN]"}},
@@ -734,6 +778,7 @@ func TestPlanePlans(t *testing.T) {
 			[]string{here, "if it can: LONG 178 [0 -2 …0]"}},
 		{"quadplane FBWA flying wing", "set mode=hold",
 			[]string{"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=10", "if it can: LONG 178 [0 -2 …0]"}},
+		{"quadplane GUIDED flying wing hovers", "set mode=hold", []string{here}},
 		{"quadplane GUIDED flying wing", "set mode=hold", []string{here, "if it can: LONG 178 [0 -2 …0]"}},
 		{"quadplane FBWA flying wing circles", "land lat=47.398 lon=8.546", []string{circles("land")}},
 		{"quadplane FBWA flying wing circles", "goto altitude=20",
@@ -779,6 +824,7 @@ func TestPlanePlans(t *testing.T) {
 		{"plane FBWB landed", "goto altitude=60", []string{notFlying}},
 		{"plane GUIDED flying", "set mode=hold", []string{here, "if it can: LONG 178 [0 -2 …0]"}},
 		{"plane GUIDED flying blind", "set mode=hold", []string{guided}},
+		{"plane GUIDED flying fast", "set mode=hold", []string{here, "if it can: LONG 178 [0 -2 …0]"}},
 	})
 }
 
@@ -840,9 +886,164 @@ func TestAHoldIsAModeOfAQuadPlaneUnlessItWouldLeaveItsHover(t *testing.T) {
 		// After a takeoff.
 		{"quadplane GUIDED flying clear", true},
 		{"quadplane GUIDED flying clear rising", false},
+		{"quadplane GUIDED armed clear", false},
+		{"quadplane QLOITER flying clear", false},
+		{"px4-boat AUTO.LOITER flying", false},
 		{"copter LOITER flying", true},
 	} {
 		v := parseVehicle(t, c.vehicle)
 		lineEqual(t, c.vehicle+" has hold", slices.Contains(v.modes(), "hold"), c.want)
+	}
+}
+
+// lag: it is refused where the line is far behind.
+func TestARequestIsUrgentFliesToAPlaceOrArmsByWhatItAsksFor(t *testing.T) {
+	for words, want := range map[string]string{
+		"set arm=true":                   "arms lag",
+		"set arm=false":                  "urgent",
+		"set mode=manual":                "sticks lag",
+		"set mode=position arm=true":     "arms sticks lag",
+		"set mode=position arm=false":    "sticks lag",
+		"set mode=takeoff":               "arms lag",
+		"takeoff altitude=20":            "arms lag",
+		"set mode=hold":                  "urgent stays",
+		"set mode=rtl":                   "urgent stays",
+		"set mode=land":                  "urgent stays",
+		"set mode=land arm=false":        "urgent",
+		"land lat=47.398 lon=8.546":      "urgent place lag",
+		"goto altitude=20":               "place lag",
+		"goto lat=47.398 lon=8.546":      "place lag",
+		"goto north=1":                   "place over-ground lag",
+		"goto east=1":                    "place over-ground lag",
+		"goto forward=1":                 "place over-ground by-nose lag",
+		"goto right=1":                   "place over-ground by-nose lag",
+		"goto lat=47.398 lon=8.546 up=1": "place lag",
+	} {
+		t.Run(words, func(t *testing.T) {
+			r := parseRequest(t, words)
+			var is []string
+			for _, p := range []struct {
+				name string
+				is   bool
+			}{
+				{"urgent", r.urgent()}, {"stays", r.stays()}, {"arms", r.arms()}, {"sticks", r.entersSticks()},
+				{"place", r.toPlace()}, {"over-ground", r.offset.overGround()}, {"by-nose", r.offset.byNose()},
+				{"lag", r.checkLag(freshFor) != nil},
+			} {
+				if p.is {
+					is = append(is, p.name)
+				}
+			}
+			lineEqual(t, "it is", strings.Join(is, " "), want)
+			if err := r.checkLag(freshFor - 1); err != nil {
+				t.Errorf("at a line that is sound enough: %v", err)
+			}
+			other := r
+			other.from = netip.MustParseAddr("192.0.2.1")
+			refusal := refuse(codeRefused, "no")
+			if err := withLag(refusal, 3*lateFrom/2); err.Error() != "no; it was sent by reports that were 1.5 s old" ||
+				withLag(refusal, lateFrom-1) != refusal || withLag(nil, 2*lateFrom) != nil {
+				t.Errorf("a refusal on a line that is behind: %v", err)
+			}
+			if !r.equals(other) || !other.equals(r) || r.equals(request{setMode: true, mode: ModeOther}) {
+				t.Error("it does not equal another client's, or equals any")
+			}
+		})
+	}
+}
+
+// Of each step: when it goes out, and whether it holds; then whether the vehicle is stopped before, and the height that
+// the plan leads to, above home and above the sea.
+func TestWhatAPlanWaitsForAndWhereItHolds(t *testing.T) {
+	climb := &aim{place: place{math.NaN(), math.NaN(), 30, testHome + 30}}
+	for _, c := range []struct {
+		vehicle, request string
+		aim              *aim
+		want             string
+	}{
+		{"px4 AUTO.LOITER flying", "set mode=hold", nil, "at once hold"},
+		{"px4 AUTO.LOITER flying", "set mode=rtl", nil, "at once"},
+		{"px4 AUTO.LOITER armed climbing", "set mode=rtl", nil, "when clear"},
+		{"px4 AUTO.TAKEOFF flying", "set mode=rtl", nil, "when clear"},
+		{"px4 AUTO.LOITER armed", "set mode=rtgs", climb, "when clear"},
+		{"px4 AUTO.TAKEOFF landed", "set mode=rtl", nil, "at once"},
+		{"px4 AUTO.LOITER flying", "goto altitude=20", nil, "when clear, to 20 m / 508.5 m"},
+		{"px4 AUTO.LOITER armed climbing", "goto lat=47.398 lon=8.546", climb, "when clear, to 30 m / 518.5 m"},
+		{"px4 AUTO.LOITER flying", "land lat=47.398 lon=8.546", nil, "when clear, to 10 m / 498.5 m"},
+		{"px4 AUTO.LOITER flying", "land", nil, "at once"},
+		{"px4-plane AUTO.LOITER flying", "set mode=hold", nil, "when clear hold"},
+		{"px4-plane AUTO.LOITER flying low", "set mode=hold", nil, "when clear hold, to 17 m / 505.5 m"},
+		{"px4-plane AUTO.LAND flying landing", "set mode=hold", nil, "at once hold"},
+		{"px4-plane AUTO.LAND flying landing", "set mode=rtl", nil, "at once"},
+		{"px4-plane AUTO.LOITER armed", "set mode=hold", nil, "at once hold, to 10 m / 498.5 m"},
+		{"px4-plane AUTO.LOITER armed", "set mode=hold", climb, "when clear hold, to 30 m / 518.5 m"},
+		{"px4-plane AUTO.LOITER flying", "set mode=rtl", nil, "when clear"},
+		{"px4-vtol AUTO.LOITER flying wing", "set mode=hold", nil, "when clear hold"},
+		{"px4-vtol AUTO.LOITER flying hovering", "set mode=hold", nil, "at once hold"},
+		{"plane GUIDED flying", "set mode=hold", nil, "when clear hold, at once, to 10 m / 498.5 m"},
+		{"plane GUIDED flying", "set mode=rtl", nil, "when clear"},
+		{"plane AUTOLAND flying", "set mode=hold", nil, "at once hold, at once, to 10 m / 498.5 m"},
+		{"quadplane GUIDED flying hovers", "set mode=hold", nil, "at once hold, to 10 m / 498.5 m"},
+		{"quadplane QLOITER armed climbing", "set mode=rtl", nil, "when clear"},
+		{"copter GUIDED flying", "set mode=hold", nil, "at once, at once"},
+		{"copter GUIDED flying", "set mode=rtl", nil, "at once"},
+		{"copter GUIDED armed climbing", "set mode=rtl", nil, "when clear"},
+		{"copter GUIDED flying", "goto altitude=20 speed=3 heading=10", nil,
+			"when clear, at once, at once, to 20 m / 508.5 m"},
+		{"px4 AUTO.LOITER armed", "goto lat=47.398 lon=8.546", climb, "when clear, to 30 m / 518.5 m"},
+		{"px4 AUTO.LOITER flying", "goto altitude_msl=520", nil, "when clear, to 31.5 m / 520 m"},
+		{"px4-rover POSCTL armed moving", "set arm=false", nil, "at once, stopped"},
+		{"px4-rover POSCTL armed moving", "set mode=hold", nil, "at once hold"},
+		{"px4-rover POSCTL armed moving", "set mode=land", nil, "at once, stopped"},
+		{"px4-rover POSCTL armed", "set arm=false", nil, "at once"},
+		{"px4-rover POSCTL landed moving", "set arm=false", nil, "at once"},
+		{"px4-rover POSCTL armed climbing", "set mode=rtl", nil, "at once"},
+		{"px4 POSCTL armed moving", "set arm=false", nil, "at once"},
+	} {
+		t.Run(c.vehicle+": "+c.request, func(t *testing.T) {
+			v := parseVehicle(t, c.vehicle)
+			p, err := parseRequest(t, c.request).placed(v).plan(v, c.aim)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lineEqual(t, "it waits, holds and leads", stepsWait(p), c.want)
+			lineEqual(t, "it flies away", p.away(), strings.Contains(c.want, "when clear"))
+		})
+	}
+}
+
+func stepsWait(p plan) string {
+	var is []string
+	for _, s := range p.steps {
+		word := "at once"
+		if s.away {
+			word = "when clear"
+		}
+		if s.holds {
+			word += " hold"
+		}
+		is = append(is, word)
+	}
+	if p.stop != nil {
+		is = append(is, "stopped")
+	}
+	if to := p.destination; to != nil {
+		is = append(is, fmt.Sprintf("to %.4g m / %.4g m", to.altitude, to.amsl))
+	}
+	return strings.Join(is, ", ")
+}
+
+func TestAClimbEndsAPX4sFailsafeFirst(t *testing.T) {
+	px4Climbs := "INT 192 frame=0 [-1 1 0 NaN] x=473977421 y=85455938 z="
+	for vehicle, want := range map[string][]string{
+		"px4 AUTO.RTL flying failsafe":  {"LONG 176 [1 4 3 …NaN]", px4Climbs + "501.5"},
+		"px4 POSCTL flying":             {px4Climbs + "501.5"},
+		"px4-plane AUTO.LOITER flying":  {px4Climbs + "513.5"},
+		"copter GUIDED flying failsafe": {"INT 192 frame=3 [-1 1 0 0] x=473977421 y=85455938 z=13"},
+	} {
+		v := parseVehicle(t, vehicle)
+		p := planClimb(v)
+		lineEqual(t, vehicle, strings.Join(describeSteps(p, nil), ", "), strings.Join(want, ", "))
+		lineEqual(t, vehicle+" leads", *p.destination, v.climbTo())
 	}
 }
