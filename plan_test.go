@@ -121,7 +121,7 @@ func TestAPlaceIsNearTheVehicleOrNearHome(t *testing.T) {
 		{1, 0, nan, true, "north: that is 111.2 km from the drone and an unknown distance from home"},
 		{1, 0, 0, false, "lat, lon: the place is 111.2 km from the drone and 111.2 km from home"},
 	} {
-		r := request{setMode: true, mode: ModeHold, goTo: true, lat: &c.lat, lon: &c.lon}
+		r := request{verb: goesTo, lat: &c.lat, lon: &c.lon}
 		if c.metres {
 			r.offset.north = new(float64)
 		}
@@ -237,7 +237,7 @@ func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
 	for up, says := range map[float64]string{
 		20: "", 200: "up: 200 m up is 210 m above home", -60: "up: -60 m up is 50 m below home",
 	} {
-		r := request{setMode: true, mode: ModeHold, goTo: true, offset: offset{up: &up}}
+		r := request{verb: goesTo, offset: offset{up: &up}}
 		for _, altitude := range []float64{10, nan} {
 			err := r.checkHeight(place{47, 8, altitude, 498}, point{amsl: 488}, 1, defaultCeiling)
 			if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
@@ -945,7 +945,7 @@ func TestARequestIsUrgentFliesToAPlaceOrArmsByWhatItAsksFor(t *testing.T) {
 				withLag(refusal, lateFrom-1) != refusal || withLag(nil, 2*lateFrom) != nil {
 				t.Errorf("a refusal on a line that is behind: %v", err)
 			}
-			if !r.equals(other) || !other.equals(r) || r.equals(request{setMode: true, mode: ModeOther}) {
+			if !r.equals(other) || !other.equals(r) || r.equals(request{verb: entersMode, mode: ModeOther}) {
 				t.Error("it does not equal another client's, or equals any")
 			}
 		})
