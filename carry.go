@@ -238,7 +238,7 @@ func (d *drone) awaitFamily(w waiter, t *task) error {
 	}
 	request := func() {
 		for _, name := range ownParameters[d.firmware().mates()] {
-			d.params.ask(name)
+			d.params.request(name)
 		}
 	}
 	judged := func() bool { return code(unproven()) != codeOffline }
@@ -556,7 +556,7 @@ func (d *drone) askHome(w waiter, t *task) error {
 	asked := time.Now()
 	came := func() bool { return d.tel.home.at.After(asked) }
 	err := t.ask(w, againAfter(d.cmd.acks.roundTrip()), asked.Add(max(answerWait, d.cmd.acks.roundTrip()+tripMargin)),
-		func() { d.cmd.acks.ask(idHome) }, came)
+		func() { d.cmd.acks.requestMessage(idHome) }, came)
 	if err != nil || came() {
 		return err
 	}
@@ -581,7 +581,7 @@ func (d *drone) prepare(w waiter, t *task) error {
 			return err
 		}
 		name := stickParams[d.firmware()]
-		request := func() { d.params.ask(name) }
+		request := func() { d.params.request(name) }
 		came := func() bool { return d.params.known(name) }
 		err := t.ask(w, copyEvery, time.Now().Add(2*copyEvery), request, came)
 		if err != nil {
@@ -732,7 +732,7 @@ func (d *drone) reasons(w waiter, t *task, why *commandError) error {
 		if err := t.transact(w, &run); err != nil {
 			d.log.Debug("no report of the checks before arming", "error", err)
 		}
-		d.cmd.acks.ask(idSysStatus)
+		d.cmd.acks.requestMessage(idSysStatus)
 	}
 	t.sleep(w, time.Now().Add(textsAfter))
 	tel := &d.tel

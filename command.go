@@ -255,8 +255,8 @@ func (a *acks) measure(c *command, took time.Duration) {
 // copyGap is the time between two copies of a command.
 func (a *acks) copyGap() time.Duration { return max(copyEvery, a.roundTrip()*3/2) }
 
-// ask asks for a message (REQUEST_MESSAGE, 512). Its ack means nothing.
-func (a *acks) ask(id uint32) error {
+// requestMessage asks for a message (REQUEST_MESSAGE, 512). Its ack means nothing.
+func (a *acks) requestMessage(id uint32) error {
 	s := a.tel.id.firmware().step(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
 	return a.link.send(s.message(a.tel.id.system, 0))
 }
@@ -370,8 +370,8 @@ func until(end time.Time, came bool, now time.Time) decision {
 	return decision{look, end}
 }
 
-// question is something that is requested again and again until it comes, or the time is over.
-type question struct {
+// asking is something that is requested again and again until it comes, or the time is over.
+type asking struct {
 	every time.Duration
 	end   time.Time
 
@@ -379,7 +379,7 @@ type question struct {
 	asked time.Time
 }
 
-func (q *question) decide(came bool, now time.Time) decision {
+func (q *asking) decide(came bool, now time.Time) decision {
 	d := until(q.end, came, now)
 	if d.move != look {
 		return d

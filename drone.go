@@ -230,13 +230,13 @@ func (d *drone) doDue(now time.Time) time.Time {
 	d.link.asStation.Store(d.online && known && act == 0)
 	if d.online {
 		next = sooner(next, d.machine.reports.alive.Add(offlineAfter))
-		next = sooner(next, d.question(now))
+		next = sooner(next, d.askDue(now))
 	}
 	return next
 }
 
-// question asks the vehicle what is due, and returns when the next question is.
-func (d *drone) question(now time.Time) (next time.Time) {
+// askDue asks the vehicle what is due, and returns when the next question is.
+func (d *drone) askDue(now time.Time) (next time.Time) {
 	again := d.handshake.questioned.Add(seldomEvery)
 	if d.handshake.answersNothing(now) && now.Before(again) {
 		return again
@@ -312,7 +312,7 @@ func (d *drone) hearMessage(h heard) {
 		}
 		d.beginHandshake(now)
 	}
-	d.handshake.hear(h.msg.GetID(), now)
+	d.handshake.countMessage(h.msg.GetID(), now)
 	switch m := h.msg.(type) {
 	case *minimal.MessageHeartbeat:
 		d.hearHeartbeat(m, h)
@@ -324,15 +324,7 @@ func (d *drone) hearMessage(h heard) {
 	case *common.MessageTimesync:
 		d.hearTime(h)
 	case *common.MessageCommandAck:
-		if d.link.addressed(m.TargetSystem, m.TargetComponent) {
-			d.cmd.acks.hear(m.Command, uint8(m.Result), now)
-			d.handshake.hearAnswer(now)
-			d.handshake.answered = true
-			d.link.acknowledged()
-			if m.Command == common.MAV_CMD_REQUEST_MESSAGE && m.Result == common.MAV_RESULT_ACCEPTED {
-				d.machine.reports.takeAck()
-			}
-		}
+		d.hearAck(m, now)
 	case *common.MessageParamValue:
 		if ours := d.params.hear(m, now); ours {
 			d.handshake.hearAnswer(now)
@@ -344,18 +336,37 @@ func (d *drone) hearMessage(h heard) {
 	case *common.MessageRcChannels:
 		d.sticks.hearChannels(d.situation(now), d.tel.rc.channel)
 	case *common.MessageAutopilotVersion:
-		d.handshake.hearAnswer(now)
-		d.params.family.hearUID(autopilotUID{m.Uid, m.Uid2})
-		span, everFlown := flown[d.firmware()]
-		v := d.tel.id.version
-		if everFlown && v != version && (v < span[0] || v >= span[1]) {
-			d.log.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version",
-				v, "flown_from", span[0], "flown_before", span[1])
-		}
+		d.hearVersion(m, version, now)
 	case *common.MessageExtendedSysState:
 		d.tel.hearLanded(h.left)
 	case *common.MessageGlobalPositionInt:
 		d.tel.hearHeight(d.lands(h.left), func() float64 { return d.view(now).clearAt() }, h.left)
+	}
+}
+
+// hearAck takes an ack, if it is for us.
+func (d *drone) hearAck(m *common.MessageCommandAck, now time.Time) {
+	if !d.link.addressed(m.TargetSystem, m.TargetComponent) {
+		return
+	}
+	d.cmd.acks.hear(m.Command, uint8(m.Result), now)
+	d.handshake.hearAnswer(now)
+	d.handshake.answered = true
+	d.link.acknowledged()
+	if m.Command == common.MAV_CMD_REQUEST_MESSAGE && m.Result == common.MAV_RESULT_ACCEPTED {
+		d.machine.reports.takeAck()
+	}
+}
+
+// hearVersion takes what the autopilot is; before is the version that was known.
+func (d *drone) hearVersion(m *common.MessageAutopilotVersion, before firmwareVersion, now time.Time) {
+	d.handshake.hearAnswer(now)
+	d.params.family.hearUID(autopilotUID{m.Uid, m.Uid2})
+	span, everFlown := flown[d.firmware()]
+	v := d.tel.id.version
+	if everFlown && v != before && (v < span[0] || v >= span[1]) {
+		d.log.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version",
+			v, "flown_from", span[0], "flown_before", span[1])
 	}
 }
 
@@ -495,7 +506,7 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.params.restart()
 	d.warned = nil
 	d.beginHandshake(now)
-	d.cmd.acks.ask(idHeartbeat)
+	d.cmd.acks.requestMessage(idHeartbeat)
 }
 
 // beginHandshake begins the questions to the vehicle over, at the clock's next tick: now. What calls for them may be

@@ -111,10 +111,10 @@ type handshake struct {
 	// answeredFrom is when the vehicle answered first since then; zero if it has not.
 	answeredFrom time.Time
 
-	// questioned is when ask ran last.
+	// questioned is when askRound ran last.
 	questioned time.Time
 
-	// answered: the vehicle has answered something since ask ran last
+	// answered: the vehicle has answered something since askRound ran last
 	answered bool
 
 	// unanswered is how often a parameter, by the first of its names, was not answered though other things were.
@@ -164,8 +164,8 @@ func (h *handshake) begin(now time.Time) {
 	}
 }
 
-// hear records that a message came.
-func (h *handshake) hear(id uint32, now time.Time) {
+// countMessage records that a message came.
+func (h *handshake) countMessage(id uint32, now time.Time) {
 	for i := range h.streams {
 		if h.streams[i].id == id {
 			h.streams[i].heard = now
@@ -224,7 +224,7 @@ func (h *handshake) answersFor(now time.Time) time.Duration {
 // request requests a message.
 func (h *handshake) request(id uint32) {
 	h.kinds[questionKind{message: id}] = true
-	h.params.acks.ask(id)
+	h.params.acks.requestMessage(id)
 }
 
 // awaits reports whether the answer to all names of a parameter may still come.
@@ -239,7 +239,7 @@ func (h *handshake) refusedLive() bool { return len(h.streams) > 0 && h.streams[
 func (h *handshake) tick(now time.Time) (next time.Time) {
 	if !now.Before(h.roundDue(now)) {
 		h.questioned = now
-		h.ask(now)
+		h.askRound(now)
 	}
 	return sooner(h.roundDue(now), h.tickStreams(now))
 }
@@ -262,7 +262,7 @@ func (h *handshake) askTarget(now time.Time) (next time.Time) {
 	if next = h.targetAsked.Add(targetEvery); now.Before(next) {
 		return next
 	}
-	h.params.acks.ask(idTarget)
+	h.params.acks.requestMessage(idTarget)
 	h.targetAsked = now
 	return now.Add(targetEvery)
 }
@@ -274,8 +274,8 @@ func (h *handshake) targetChanges() { h.targetAsked = time.Time{} }
 // without a parameter: it is not asked for any more. A line that loses nine of ten frames does not lose so many.
 const lacksAfter = 40
 
-// ask requests home, the version and the parameters that are not known yet, and NAV_DLL_ACT again every 5 s.
-func (h *handshake) ask(now time.Time) {
+// askRound requests home, the version and the parameters that are not known yet, and NAV_DLL_ACT again every 5 s.
+func (h *handshake) askRound(now time.Time) {
 	answered := h.answered
 	h.answered = false
 	p := h.params
@@ -309,7 +309,7 @@ func (h *handshake) ask(now time.Time) {
 		}
 		for _, name := range names {
 			h.kinds[questionKind{parameter: name}] = true
-			p.ask(name)
+			p.request(name)
 		}
 	}
 }
@@ -438,7 +438,7 @@ var familyParameters = map[firmware][][]string{
 	},
 }
 
-func (p *parameters) ask(name string) {
+func (p *parameters) request(name string) {
 	p.acks.link.send(&common.MessageParamRequestRead{
 		TargetSystem: p.tel.id.system, TargetComponent: autopilotID, ParamId: name, ParamIndex: -1,
 	})

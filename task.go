@@ -432,7 +432,7 @@ func (t *task) await(w waiter, end time.Time, ok func() bool) error {
 
 // ask repeats a request until its answer came or the time is over; an error means that the task was ended.
 func (t *task) ask(w waiter, every time.Duration, end time.Time, request func(), came func() bool) error {
-	q := question{every: every, end: end}
+	q := asking{every: every, end: end}
 	t.loop(w, func(now time.Time) decision { return q.decide(came(), now) }, func(move) {
 		q.asked = time.Now()
 		request()
@@ -445,7 +445,7 @@ func (c *commander) askForReport(waits bool, now time.Time) {
 	r := &c.machine.reports
 	r.ask(waits, now)
 	c.acks.link.askTime(waits, now)
-	if r.portAway = c.acks.ask(idHeartbeat) != nil; r.portAway {
+	if r.portAway = c.acks.requestMessage(idHeartbeat) != nil; r.portAway {
 		r.portAwayAt = now
 	}
 }
