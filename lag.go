@@ -235,7 +235,7 @@ func (l *lineLag) hear(m message.Message, ordered bool, now time.Time) departed 
 	}
 	l.heard = now
 	d := departed{left: l.leftAt(now), trip: trip}
-	if l.runs && l.behind >= lineJitter {
+	if l.tells() && l.behind >= lineJitter {
 		d.behind = l.behind
 	}
 	d.latest = now.Add(-d.behind)
@@ -254,11 +254,14 @@ func (l *lineLag) hear(m message.Message, ordered bool, now time.Time) departed 
 	return d
 }
 
+// tells reports whether the boot clock tells how far the line is behind: it counts, and has not ended.
+func (l *lineLag) tells() bool { return l.runs && l.unclocked < clockGone }
+
 // leftAt is about when a message left that comes now.
 func (l *lineLag) leftAt(now time.Time) time.Time {
 	since := now.Sub(l.at)
 	switch {
-	case !l.runs, l.unclocked >= clockGone:
+	case !l.tells():
 		return now
 	case since > clockGap:
 		return l.at.Add(clockGap - l.behind)

@@ -129,6 +129,10 @@ func TestAMessageIsAsOldAsWhenItLeftTheVehicle(t *testing.T) {
 				if d.behind != 0 && d.behind < lineJitter {
 					t.Errorf("at %v a line counts as %v behind", m.comes.Sub(epoch), d.behind)
 				}
+				if d.left.Sub(d.latest) >= clockGap {
+					t.Errorf("at %v it left %v, at the latest %v", m.comes.Sub(epoch), d.left.Sub(epoch),
+						d.latest.Sub(epoch))
+				}
 				if wrong := (m.comes.Sub(d.latest) - d.behind).Abs(); wrong > 10*ms {
 					t.Errorf("at %v it left %v", m.comes.Sub(epoch), d.latest.Sub(epoch))
 				}
