@@ -396,6 +396,7 @@ func (d *drone) accepted(t *task, s *step) {
 		return
 	}
 	d.machine.accepted(*s.to)
+	// The same pointer: this step leads to the plan's last mode.
 	if t.request.setsMode() && s.to == t.plan.goal() {
 		c.replace(t)
 	}

@@ -97,7 +97,8 @@ func (d *drone) locked(f func()) {
 	f()
 }
 
-// change runs f with mu locked, and does what follows from what it changed.
+// change runs f with mu locked. What follows from what it changed is done when it unlocks: settle, doDue, act. So f
+// itself sends no sticks.
 func (d *drone) change(f func()) {
 	d.mu.Lock()
 	defer d.unlockChanged()
@@ -183,7 +184,7 @@ func (d *drone) farewell(w waiter) {
 	}
 }
 
-// tick does what is due by time.
+// tick does what is due by time: settle does.
 func (d *drone) tick() {
 	d.change(func() {})
 }
@@ -294,7 +295,9 @@ func (d *drone) hearNotice(text string) {
 	d.change(func() { d.notify(text) })
 }
 
-// hearMessage takes a message of the vehicle. A value is of when it left; that the vehicle is heard is of now.
+// hearMessage takes a message of the vehicle. By when it left go values, reports and their order; by when it came go
+// that the vehicle is heard, acks, parameters, counts of streams and a transmitter's switches. Telemetry takes it
+// first: what follows asks for the family and the state that it has.
 func (d *drone) hearMessage(h heard) {
 	now := h.at
 	d.tel.id.system = h.system
@@ -473,7 +476,7 @@ func (d *drone) takeReport(shown shownMode, now time.Time) {
 }
 
 // takeover is called when no command of ours explains a report, or a failsafe begins, which failsafe says; at is when
-// the report left. It ends every task, the manoeuvre and the client's sticks.
+// the report left. It ends every task, the manoeuvre and then the client's sticks, which go by what is left of them.
 func (d *drone) takeover(why string, failsafe bool, at time.Time) {
 	taken := interrupted(at, why)
 	taken.interruption.failsafe = failsafe

@@ -10,6 +10,105 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
+// input takes the client's sticks, which go out when the change ends. It returns the mode that they act in.
+func (d *drone) input(in stickInput) (mode Mode, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = bug(d.log, v, true)
+		}
+	}()
+	d.change(func() {
+		mode, err = d.takeInput(in)
+		err = d.acted(err, false)
+	})
+	return mode, err
+}
+
+// flyer is the client who flies by sticks, even if it is silent for a moment; invalid if none does.
+func (d *drone) flyer() (client netip.Addr) {
+	d.locked(func() {
+		if d.machine.mode.flownBySticks() && !d.sticks.taken {
+			client = d.sticks.client.from
+		}
+	})
+	return client
+}
+
+// takeInput makes a client's sticks those that are sent, and returns the mode that they act in.
+func (d *drone) takeInput(in stickInput) (Mode, error) {
+	v := d.situation(time.Now())
+	if err := cmp.Or(d.able(), v.readOnly(), v.unproven); err != nil {
+		return 0, err
+	}
+	if err := d.inputRefused(in, v); err != nil {
+		return 0, err
+	}
+	d.sticks.clientMoves(v, in.axes(rest(v.view)), in.from, in.timeout)
+	d.cmd.clientActed = true
+
+	// The client is back: what waits to be commanded in its place is not any more.
+	d.cmd.endUnasked()
+	return v.mode, nil
+}
+
+// inputRefused is why a client's sticks are not taken, of a vehicle that can be commanded: the first row that is so
+// (docs/design.md, "When POST input is refused"); nil: none is.
+func (d *drone) inputRefused(in stickInput, v situation) error {
+	entering, leadsTo := false, ModeOther
+	if t := d.cmd.current(); t != nil && t.setsMode() {
+		entering, leadsTo = true, t.request.leadsTo()
+	}
+	denied := d.sticks.src.denied(v.view)
+	flies := v.mode.flownBySticks()
+	othersMode := d.sticks.taken && (flies || d.machine.commanded == nil)
+	held := d.sticks.held(v)
+	awaitsReceiver := !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline())
+	lacksThrottle := in.throttle == nil && v.mode == ModeManual && !v.drives()
+	modes := whenSaid(func() string { return v.stickModes() })
+
+	for _, row := range []struct {
+		when   bool
+		code   errorCode
+		answer string
+		about  []any
+	}{
+		{entering, codeWrongMode, "input: a command to enter %s is under way", []any{leadsTo}},
+
+		// Setting a mode would not help.
+		{denied.given(), codeWrongMode, "input: %s", []any{denied}},
+
+		// Where a mode without sticks was set here since, the next row says it.
+		{othersMode, codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode " +
+			"%s; set %s here to take the sticks", []any{v.mode, modes}},
+		{!flies, codeWrongMode, "input: the drone is in mode %s; set %s first", []any{v.mode, modes}},
+		{held.IsValid() && held != in.from, codeWrongMode, "another client (%s) has the sticks; set the mode to " +
+			"take them", []any{held}},
+		{awaitsReceiver, codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in " +
+			"a few seconds", nil},
+		{v.stickKind() == kindUnknown, codeWrongMode, "input: this VTOL does not report now whether it hovers or is " +
+			"on its wing, where sticks mean something else", nil},
+		{d.sticks.otherKind(v), codeWrongMode, "input: the vehicle has gone over to %s, where sticks mean something " +
+			"else; set the mode again to take them", []any{kindNames[v.stickKind()]}},
+		{lacksThrottle, codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1", nil},
+	} {
+		if row.when {
+			return refuse(row.code, row.answer, row.about...)
+		}
+	}
+	return nil
+}
+
+// whenSaid is a part of a sentence that is made only where it is said.
+type whenSaid func() string
+
+func (s whenSaid) String() string { return s() }
+
+// receiverDeadline is when a task stops waiting for the receiver's state. SYS_STATUS brings
+// it, twice a second.
+func (d *drone) receiverDeadline() time.Time {
+	return d.sticks.src.validFrom.Add(showWithin + d.cmd.acks.trip)
+}
+
 // act does what the sticks request, except a hold, which needs a plan: only d.doDue gets one, and begins it.
 func (d *drone) act() stickActs {
 	acts := d.sticks.take()
@@ -114,103 +213,4 @@ func (d *drone) readReceiver(now time.Time) {
 	if tel.health.received() && !mayBeOurs {
 		d.sticks.hearReceiver(now, tel.health.receiverLive() && !joystick, throttle)
 	}
-}
-
-// input takes the client's sticks and has them written at once. It returns the mode that they act in.
-func (d *drone) input(in stickInput) (mode Mode, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = bug(d.log, v, true)
-		}
-	}()
-	d.change(func() {
-		mode, err = d.takeInput(in)
-		err = d.acted(err, false)
-	})
-	return mode, err
-}
-
-// flyer is the client who flies by sticks, even if it is silent for a moment; invalid if none does.
-func (d *drone) flyer() (client netip.Addr) {
-	d.locked(func() {
-		if d.machine.mode.flownBySticks() && !d.sticks.taken {
-			client = d.sticks.client.from
-		}
-	})
-	return client
-}
-
-// takeInput makes a client's sticks those that are sent, and returns the mode that they act in.
-func (d *drone) takeInput(in stickInput) (Mode, error) {
-	v := d.situation(time.Now())
-	if err := cmp.Or(d.able(), v.readOnly(), v.unproven); err != nil {
-		return 0, err
-	}
-	if err := d.notTaken(in, v); err != nil {
-		return 0, err
-	}
-	d.sticks.clientMoves(v, in.axes(rest(v.view)), in.from, in.timeout)
-	d.cmd.clientActed = true
-
-	// The client is back: what waits to be commanded in its place is not any more.
-	d.cmd.endUnasked()
-	return v.mode, nil
-}
-
-// notTaken is why a client's sticks are not taken, of a vehicle that can be commanded: the first row that is so
-// (docs/design.md, "When POST input is refused"); nil: none is.
-func (d *drone) notTaken(in stickInput, v situation) error {
-	entering, entered := false, ModeOther
-	if t := d.cmd.current(); t != nil && t.setsMode() {
-		entering, entered = true, t.request.leadsTo()
-	}
-	denied := d.sticks.src.denied(v.view)
-	flies := v.mode.flownBySticks()
-	othersMode := d.sticks.taken && (flies || d.machine.commanded == nil)
-	held := d.sticks.held(v)
-	awaitsReceiver := !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline())
-	lacksThrottle := in.throttle == nil && v.mode == ModeManual && !v.drives()
-	modes := whenSaid(func() string { return v.stickModes() })
-
-	for _, row := range []struct {
-		when   bool
-		code   errorCode
-		answer string
-		about  []any
-	}{
-		{entering, codeWrongMode, "input: a command to enter %s is under way", []any{entered}},
-
-		// Setting a mode would not help.
-		{denied.given(), codeWrongMode, "input: %s", []any{denied}},
-
-		// Where a mode without sticks was set here since, the next row says it.
-		{othersMode, codeWrongMode, "input: a pilot, a failsafe or another program took the drone, which is in mode " +
-			"%s; set %s here to take the sticks", []any{v.mode, modes}},
-		{!flies, codeWrongMode, "input: the drone is in mode %s; set %s first", []any{v.mode, modes}},
-		{held.IsValid() && held != in.from, codeWrongMode, "another client (%s) has the sticks; set the mode to " +
-			"take them", []any{held}},
-		{awaitsReceiver, codeWrongMode, "input: it is not known yet whether a receiver has the sticks; try again in " +
-			"a few seconds", nil},
-		{v.stickKind() == kindUnknown, codeWrongMode, "input: this VTOL does not report now whether it hovers or is " +
-			"on its wing, where sticks mean something else", nil},
-		{d.sticks.otherKind(v), codeWrongMode, "input: the vehicle has gone over to %s, where sticks mean something " +
-			"else; set the mode again to take them", []any{kindNames[v.stickKind()]}},
-		{lacksThrottle, codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1", nil},
-	} {
-		if row.when {
-			return refuse(row.code, row.answer, row.about...)
-		}
-	}
-	return nil
-}
-
-// whenSaid is a part of a sentence that is made only where it is said.
-type whenSaid func() string
-
-func (s whenSaid) String() string { return s() }
-
-// receiverDeadline is when a task stops waiting for the receiver's state. SYS_STATUS brings
-// it, twice a second.
-func (d *drone) receiverDeadline() time.Time {
-	return d.sticks.src.validFrom.Add(showWithin + d.cmd.acks.trip)
 }

@@ -352,7 +352,7 @@ type reports struct {
 	// at is when the last HEARTBEAT left the vehicle that made reports; zero before the first.
 	at time.Time
 
-	// after is a moment after which it left for certain (departed); zero if none is known.
+	// after is a moment after which it left, for certain or by assumption (departed); zero if none is known.
 	after time.Time
 
 	// kept: numbers that no HEARTBEAT has shown yet, the oldest first
@@ -370,8 +370,8 @@ type reports struct {
 	// vain is by how many the requests that were accepted outnumber the HEARTBEATs that came, from 0 to vainMost.
 	vain int
 
-	// awaited is the moment after which a report must have left that a step waits for, or waited for last. proven is
-	// the last such moment after which all left that came then.
+	// awaited is the moment after which a report must have left that a step waits for, or waited for last: awaitReport
+	// and transact set it. proven is the last such moment after which all left that came then.
 	awaited, proven time.Time
 
 	// portAway: the last request of HEARTBEAT could not be queued: the port is down, or its queue is full
@@ -612,7 +612,8 @@ const (
 	meansTakeover
 )
 
-// meaning is what a report means; claim is the claim that explains it, −1 if none does.
+// meaning is what a report means; claim is the claim that explains it, −1 if none does. Its order counts: what is
+// explained only arms or disarms, too, and keeps what was commanded.
 func (m *machine) meaning(r report, claim int) meaning {
 	first := !m.known
 	same := !first && r.custom == m.report.custom

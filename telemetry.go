@@ -43,8 +43,7 @@ const (
 	chunkWait = time.Second
 )
 
-// group is embedded in values that come together; at is when they were last received, zero
-// if never.
+// group is embedded in values that come together; at is when those that came last left the vehicle, zero if none came.
 type group struct{ at time.Time }
 
 func (g group) received() bool { return !g.at.IsZero() }
@@ -306,8 +305,8 @@ func clockStep(from, to uint32) time.Duration {
 	return time.Duration(int32(to-from)) * time.Millisecond
 }
 
-func clockAt(bootMs uint32, now time.Time) bootClock {
-	return bootClock{group{now}, bootMs}
+func clockAt(bootMs uint32, left time.Time) bootClock {
+	return bootClock{group{left}, bootMs}
 }
 
 type rcChannels struct {
@@ -364,9 +363,9 @@ const liftedOff = 0.3
 const lowTakeoff = 1.4
 
 // hearLanded takes the landed state that has just come.
-func (t *telemetry) hearLanded(now time.Time) {
+func (t *telemetry) hearLanded(left time.Time) {
 	if t.landed.state == onGround {
-		at := t.lastPosition(now)
+		at := t.lastPosition(left)
 		t.ground = lastGround{amsl: at.amsl, relative: at.relative}
 	}
 }
@@ -374,14 +373,14 @@ func (t *telemetry) hearLanded(now time.Time) {
 // hearHeight takes the position that has just come. lands says that the vehicle lands: then the ground may be just
 // below it, on a hill or in a valley. clearAt says how far above the ground it is clear of it, in metres. It is asked
 // only in a climb: positions come ten times a second.
-func (t *telemetry) hearHeight(lands bool, clearAt func() float64, now time.Time) {
-	at, up := t.lastPosition(now), t.height(now)
+func (t *telemetry) hearHeight(lands bool, clearAt func() float64, left time.Time) {
+	at, up := t.lastPosition(left), t.height(left)
 	switch {
-	case t.landedNow(now) == onGround:
+	case t.landedNow(left) == onGround:
 		return
 	case lands:
-		left := t.ground.left || math.IsNaN(up)
-		t.ground = lastGround{amsl: at.amsl, relative: at.relative, assumed: true, left: left}
+		hasLeft := t.ground.left || math.IsNaN(up)
+		t.ground = lastGround{amsl: at.amsl, relative: at.relative, assumed: true, left: hasLeft}
 		return
 	case t.ground.left && t.ground.clear:
 		return
@@ -436,75 +435,75 @@ func newTelemetry() telemetry {
 
 // hear records a message that left the vehicle at now, and reports whether the autopilot has restarted:
 // its clock ran backwards. docs/autopilots.md, "Both", has the values that mean unknown.
-func (t *telemetry) hear(m any, now time.Time) (restarted bool) {
+func (t *telemetry) hear(m any, left time.Time) (restarted bool) {
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:
 		t.id.autopilot = m.Autopilot
 		t.id.typ = m.Type
 		t.beat = beat{
-			group:    group{now},
+			group:    group{left},
 			state:    knownName(m.SystemStatus.String(), "MAV_STATE_"),
 			critical: slices.Contains(failsafeStates, m.SystemStatus),
 		}
 	case *common.MessageGlobalPositionInt:
-		return t.hearPosition(m, now) && t.clockRanBack(m.TimeBootMs, now)
+		return t.hearPosition(m, left) && t.clockRanBack(m.TimeBootMs, left)
 	case *common.MessageVfrHud:
-		t.velocity.hudAt = now
+		t.velocity.hudAt = left
 		t.velocity.air = finite(float64(m.Airspeed))
 		t.velocity.climb = finite(float64(m.Climb))
 	case *common.MessageAttitude:
-		t.attitude = attitudeOf(m, now)
-		return t.clockRanBack(m.TimeBootMs, now)
+		t.attitude = attitudeOf(m, left)
+		return t.clockRanBack(m.TimeBootMs, left)
 	case *common.MessageSysStatus:
-		t.hearSysStatus(m, now)
+		t.hearSysStatus(m, left)
 	case *common.MessageBatteryStatus:
-		t.hearBattery(m, now)
+		t.hearBattery(m, left)
 	case *MessageEkfStatusReport:
-		t.estimate = estimate{group{now}, m.Flags}
+		t.estimate = estimate{group{left}, m.Flags}
 	case *common.MessageGpsRawInt:
-		t.hearGPS(1, gpsOf(m.FixType, m.SatellitesVisible, m.Eph, now), now)
+		t.hearGPS(1, gpsOf(m.FixType, m.SatellitesVisible, m.Eph, left), left)
 	case *common.MessageGps2Raw:
-		t.hearGPS(2, gpsOf(m.FixType, m.SatellitesVisible, m.Eph, now), now)
+		t.hearGPS(2, gpsOf(m.FixType, m.SatellitesVisible, m.Eph, left), left)
 	case *common.MessageHomePosition:
 		// A place that is not on earth is no home.
-		if home := homeOf(m, now); onEarth(home.lat, home.lon) {
+		if home := homeOf(m, left); onEarth(home.lat, home.lon) {
 			t.home = home
 		}
 	case *common.MessageExtendedSysState:
-		t.landed = landed{group{now}, landedState(m.LandedState)}
+		t.landed = landed{group{left}, landedState(m.LandedState)}
 		t.id.vtol = uint8(m.VtolState)
 	case *common.MessageAutopilotVersion:
 		t.id.version = firmwareVersion(m.FlightSwVersion)
 	case *common.MessageRcChannels:
-		t.rc = rcChannels{group{now}, channels{
+		t.rc = rcChannels{group{left}, channels{
 			m.Chan1Raw, m.Chan2Raw, m.Chan3Raw, m.Chan4Raw, m.Chan5Raw, m.Chan6Raw, m.Chan7Raw, m.Chan8Raw,
 			m.Chan9Raw, m.Chan10Raw, m.Chan11Raw, m.Chan12Raw, m.Chan13Raw, m.Chan14Raw, m.Chan15Raw, m.Chan16Raw,
 		}}
 	case *common.MessagePositionTargetGlobalInt:
-		t.target = targetOf(m, now)
+		t.target = targetOf(m, left)
 	case *common.MessageStatustext:
-		t.texts.hear(m, now)
+		t.texts.hear(m, left)
 	}
 	return false
 }
 
-func attitudeOf(m *common.MessageAttitude, now time.Time) attitude {
+func attitudeOf(m *common.MessageAttitude, left time.Time) attitude {
 	const degree = math.Pi / 180
 
 	// As a float32 half a turn is a little more than 180 degrees.
 	const slack = 0.01
 
 	return attitude{
-		group: group{now},
+		group: group{left},
 		roll:  within(float64(m.Roll)/degree, 180+slack),
 		pitch: within(float64(m.Pitch)/degree, 90+slack),
 		yaw:   degrees(within(float64(m.Yaw)/degree, 360+slack)),
 	}
 }
 
-func gpsOf(fix common.GPS_FIX_TYPE, satellites uint8, hdop uint16, now time.Time) gps {
+func gpsOf(fix common.GPS_FIX_TYPE, satellites uint8, hdop uint16, left time.Time) gps {
 	return gps{
-		group:      group{now},
+		group:      group{left},
 		fix:        fixNames[fix],
 		located:    fix >= common.GPS_FIX_TYPE_3D_FIX,
 		satellites: nanIf(satellites == math.MaxUint8, float64(satellites)),
@@ -514,21 +513,21 @@ func gpsOf(fix common.GPS_FIX_TYPE, satellites uint8, hdop uint16, now time.Time
 
 // hearGPS records what the nth receiver knows. The status shows the first one, and the second where only that
 // knows a place: the vehicle flies by it.
-func (t *telemetry) hearGPS(nth int, g gps, now time.Time) {
+func (t *telemetry) hearGPS(nth int, g gps, left time.Time) {
 	g.receiver = nth
 	t.receivers[nth-1] = g
 	first, second := t.receivers[0], t.receivers[1]
 	t.gps = first
-	if !first.knowsPlace(now) && (second.knowsPlace(now) || !first.received()) {
+	if !first.knowsPlace(left) && (second.knowsPlace(left) || !first.received()) {
 		t.gps = second
 	}
 }
 
 func (g *gps) knowsPlace(now time.Time) bool { return g.within(freshFor, now) && g.located }
 
-func homeOf(m *common.MessageHomePosition, now time.Time) point {
+func homeOf(m *common.MessageHomePosition, left time.Time) point {
 	return point{
-		group: group{now},
+		group: group{left},
 		lat:   float64(m.Latitude) / 1e7,
 		lon:   float64(m.Longitude) / 1e7,
 		amsl:  float64(m.Altitude) / 1000,
@@ -536,9 +535,9 @@ func homeOf(m *common.MessageHomePosition, now time.Time) point {
 }
 
 // targetOf is the vehicle's target. Its place is unknown where it is not on earth.
-func targetOf(m *common.MessagePositionTargetGlobalInt, now time.Time) point {
+func targetOf(m *common.MessagePositionTargetGlobalInt, left time.Time) point {
 	target := point{
-		group: group{now},
+		group: group{left},
 		lat:   float64(m.LatInt) / 1e7,
 		lon:   float64(m.LonInt) / 1e7,
 		amsl:  finite(float64(m.Alt)),
@@ -552,14 +551,14 @@ func targetOf(m *common.MessagePositionTargetGlobalInt, now time.Time) point {
 
 // hearPosition records the position and the velocity if the position is believed, and
 // reports whether it is.
-func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Time) bool {
+func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, left time.Time) bool {
 	lat, lon := float64(m.Lat)/1e7, float64(m.Lon)/1e7
 
 	// ArduPilot before its first fix; its height above the sea is wrong too
 	noFix := m.Lat == 0 && m.Lon == 0
-	unknown := noFix || t.remembered(now) || !onEarth(lat, lon)
+	unknown := noFix || t.remembered(left) || !onEarth(lat, lon)
 	next := position{
-		group:    group{now},
+		group:    group{left},
 		lat:      nanIf(unknown, lat),
 		lon:      nanIf(unknown, lon),
 		relative: float64(m.RelativeAlt) / 1000,
@@ -570,12 +569,12 @@ func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Ti
 		return false
 	}
 	v := &t.velocity
-	v.at = now
+	v.at = left
 	v.north = float64(m.Vx) / 100
 	v.east = float64(m.Vy) / 100
 	v.down = float64(m.Vz) / 100
 	v.ground = math.Hypot(v.north, v.east)
-	if now.Sub(v.hudAt) > freshFor {
+	if left.Sub(v.hudAt) > freshFor {
 		v.climb = -v.down
 		v.air = math.NaN()
 	}
@@ -584,21 +583,21 @@ func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, now time.Ti
 
 // remembered reports whether an ArduPilot only remembers its place: its EKF has none, and its GPS neither. It goes
 // on sending the last place and its height above the sea, as if they were of now.
-func (t *telemetry) remembered(now time.Time) bool {
-	lost := t.estimate.within(freshFor, now) && !t.estimate.placed()
-	return lost && !t.gps.knowsPlace(now)
+func (t *telemetry) remembered(left time.Time) bool {
+	lost := t.estimate.within(freshFor, left) && !t.estimate.placed()
+	return lost && !t.gps.knowsPlace(left)
 }
 
 // hearSysStatus records the battery and the sensors. PX4's first messages after a boot have no sensor, and say that all
 // are healthy: then nothing is known of them.
-func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
+func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, left time.Time) {
 	t.summary = battery{
-		group:     group{now},
+		group:     group{left},
 		voltage:   nanIf(m.VoltageBattery == math.MaxUint16, float64(m.VoltageBattery)/1000),
 		current:   nanIf(m.CurrentBattery < 0, float64(m.CurrentBattery)/100),
 		remaining: percent(m.BatteryRemaining),
 	}
-	t.battery = t.worstBattery(now)
+	t.battery = t.worstBattery(left)
 	present := uint32(m.OnboardControlSensorsPresent)
 	enabled := uint32(m.OnboardControlSensorsEnabled)
 	if present == 0 && enabled == 0 {
@@ -608,20 +607,20 @@ func (t *telemetry) hearSysStatus(m *common.MessageSysStatus, now time.Time) {
 	}
 	if t.rebooted {
 		t.rebooted = false
-		t.healthFrom = now.Add(checksAfter)
+		t.healthFrom = left.Add(checksAfter)
 	}
-	if !now.After(t.healthFrom) {
+	if !left.After(t.healthFrom) {
 		return
 	}
 	was := t.health
-	t.health = health{group{now}, enabled, uint32(m.OnboardControlSensorsHealth)}
+	t.health = health{group{left}, enabled, uint32(m.OnboardControlSensorsHealth)}
 	if was.enabled&^was.healthy&t.health.healthy != 0 {
-		t.healed = now
+		t.healed = left
 	}
 }
 
 // hearBattery records one battery. Its voltage is the sum of its cells.
-func (t *telemetry) hearBattery(m *common.MessageBatteryStatus, now time.Time) {
+func (t *telemetry) hearBattery(m *common.MessageBatteryStatus, left time.Time) {
 	sum := 0
 	known := false
 	for _, cell := range m.Voltages {
@@ -639,7 +638,7 @@ func (t *telemetry) hearBattery(m *common.MessageBatteryStatus, now time.Time) {
 		}
 	}
 	b := cellBattery{m.Id, battery{
-		group:     group{now},
+		group:     group{left},
 		voltage:   nanIf(!known, float64(sum)/1000),
 		current:   nanIf(m.CurrentBattery < 0, float64(m.CurrentBattery)/100),
 		remaining: percent(m.BatteryRemaining),
@@ -651,7 +650,7 @@ func (t *telemetry) hearBattery(m *common.MessageBatteryStatus, now time.Time) {
 		t.batteries = slices.Insert(t.batteries, i, b)
 	}
 	t.batteries[i] = b
-	t.battery = t.worstBattery(now)
+	t.battery = t.worstBattery(left)
 }
 
 // worstBattery returns the battery that has the least charge. All its numbers are of that battery:
@@ -698,9 +697,9 @@ func percent(remaining int8) float64 {
 }
 
 // clockRanBack records the autopilot's clock, and reports whether it ran backwards.
-func (t *telemetry) clockRanBack(ms uint32, now time.Time) (restarted bool) {
+func (t *telemetry) clockRanBack(ms uint32, left time.Time) (restarted bool) {
 	was := t.boot
-	next := clockAt(ms, now)
+	next := clockAt(ms, left)
 	if !believe(&t.boot, &t.doubtedBoot, next, bootClock.leadsTo) || !was.received() {
 		return false
 	}
@@ -938,11 +937,11 @@ const (
 
 // hear records a STATUSTEXT or one chunk of it. Id 0 means a text of one chunk, but PX4's
 // first long text after a boot has it too: a full chunk with id 0 waits for a second one.
-func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
+func (l *textLog) hear(m *common.MessageStatustext, left time.Time) {
 	if m.Id == 0 && m.ChunkSeq == 0 {
 		l.end(0)
 		if len(m.Text) < fullChunk {
-			l.complete(statusText{uint8(m.Severity), m.Text, now})
+			l.complete(statusText{uint8(m.Severity), m.Text, left})
 			return
 		}
 	}
@@ -952,7 +951,7 @@ func (l *textLog) hear(m *common.MessageStatustext, now time.Time) {
 		if len(l.chunks) >= 8 {
 			clear(l.chunks)
 		}
-		c = &chunkedText{severity: uint8(m.Severity), began: now}
+		c = &chunkedText{severity: uint8(m.Severity), began: left}
 		l.chunks[m.Id] = c
 	}
 	for len(c.parts) <= int(m.ChunkSeq) {

@@ -49,7 +49,7 @@ type view struct {
 
 	landed landedState
 
-	// landedAt is when it came.
+	// landedAt is when it left the vehicle.
 	landedAt time.Time
 
 	// height: metres above the ground that it stood on last
@@ -66,7 +66,7 @@ type view struct {
 	// velocity: it comes with the place
 	velocity motion
 
-	// placeAt is when they came, also where they are stale.
+	// placeAt is when they left the vehicle, also where they are stale.
 	placeAt time.Time
 
 	// home, target: target: where the autopilot says that it flies to
