@@ -16,7 +16,7 @@ import (
 )
 
 // drone is the one vehicle: it handles its messages, requests what does not come by itself,
-// does what is due, and answers the API. Only locked, change, record and changeMayWait lock mu, and a waiter's
+// does what is due, and answers the API. Only locked, change, changeQuietly and changeMayWait lock mu, and a waiter's
 // pause, which releases it, takes it back.
 type drone struct {
 	log *slog.Logger
@@ -105,8 +105,8 @@ func (d *drone) change(f func()) {
 	f()
 }
 
-// record is change for an f that makes nothing due before its time: the clock does what is due by then.
-func (d *drone) record(f func()) {
+// changeQuietly is change for an f that makes nothing due before its time: the clock does what is due by then.
+func (d *drone) changeQuietly(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f()
@@ -269,7 +269,7 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 // hear takes a message of the vehicle. Most of it is telemetry.
 func (d *drone) hear(h heard) {
 	if isTelemetry(h.msg) {
-		d.record(func() { d.hearMessage(h) })
+		d.changeQuietly(func() { d.hearMessage(h) })
 		return
 	}
 	d.change(func() { d.hearMessage(h) })
@@ -418,7 +418,7 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 		d.machine.reports.takeAlive(now)
 		return
 	}
-	for _, shown := range d.machine.reports.takeHeartbeat(beat, d.machine.report.shownMode, h.departed, now) {
+	for _, shown := range d.machine.reports.takeHeartbeat(beat, d.machine.report.shownMode, h.leaving, now) {
 		d.takeReport(shown, now)
 	}
 	if !d.online {

@@ -94,7 +94,7 @@ func (f *following) comes(what string) {
 		panic(what)
 	}
 	for _, shown := range f.reports.takeHeartbeat(beat, f.report.shownMode,
-		departed{left: f.now, latest: f.now, after: f.proves}, f.now) {
+		leaving{left: f.now, latest: f.now, after: f.proves}, f.now) {
 		f.report = report{shownMode: shown, amsl: 100}
 		if f.command != nil {
 			f.command.see(f.report)

@@ -165,5 +165,5 @@ func at(north, east float64) string {
 
 // onTime is a message that comes at the moment at which the vehicle sends it.
 func onTime(m message.Message, now time.Time) heard {
-	return heard{at: now, departed: departed{left: now, latest: now, after: now}, ordered: true, msg: m, system: 1}
+	return heard{at: now, leaving: leaving{left: now, latest: now, after: now}, ordered: true, msg: m, system: 1}
 }

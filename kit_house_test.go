@@ -22,7 +22,7 @@ import (
 )
 
 // lockers run what they are given with drone.mu locked. Only these lock it.
-var lockers = []string{"locked", "change", "record", "changeMayWait"}
+var lockers = []string{"locked", "change", "changeQuietly", "changeMayWait"}
 
 // unlockers may use the mutex too.
 var unlockers = []string{"unlockChanged", "pause"}

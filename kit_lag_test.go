@@ -46,7 +46,7 @@ type lineMsg struct {
 
 // plays lets the vehicle send its clock ten times a second and a heartbeat at 20 Hz, asks for the time once a second,
 // and calls see with each message that comes.
-func (l lateLine) plays(lasts time.Duration, see func(lag *lineLag, m lineMsg, d departed)) {
+func (l lateLine) plays(lasts time.Duration, see func(lag *lineLag, m lineMsg, d leaving)) {
 	const step = 10 * time.Millisecond
 	var lag lineLag
 	var line []lineMsg

@@ -190,8 +190,8 @@ func (l *lineLag) askDue(waits bool, now time.Time) bool {
 // silent reports whether the vehicle answers no question for the time: nothing can be proven.
 func (l *lineLag) silent(now time.Time) bool { return l.questions.silent(l.longest, now) }
 
-// departed is when a message left the vehicle.
-type departed struct {
+// leaving is when a message left the vehicle.
+type leaving struct {
 	// left is about when, and not later. On a sound line it is when the message came. Where the vehicle's clocks are
 	// missing it may be too early: then latest is when it left if nothing held the message up since.
 	left, latest time.Time
@@ -208,7 +208,7 @@ type departed struct {
 }
 
 // hear takes a message of the vehicle; m is nil if it is not known. ordered: it came in the order in which it left.
-func (l *lineLag) hear(m message.Message, ordered bool, now time.Time) departed {
+func (l *lineLag) hear(m message.Message, ordered bool, now time.Time) leaving {
 	var trip time.Duration
 	switch m := m.(type) {
 	case *common.MessageAttitude:
@@ -234,7 +234,7 @@ func (l *lineLag) hear(m message.Message, ordered bool, now time.Time) departed 
 		l.unclocked += min(now.Sub(l.heard), clockGap)
 	}
 	l.heard = now
-	d := departed{left: l.leftAt(now), trip: trip}
+	d := leaving{left: l.leftAt(now), trip: trip}
 	if l.tells() && l.behind >= lineJitter {
 		d.behind = l.behind
 	}

@@ -109,9 +109,9 @@ func TestAMessageIsAsOldAsWhenItLeftTheVehicle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			newest, oldest := time.Duration(0), time.Duration(0)
-			var before departed
+			var before leaving
 			known := false
-			c.line.plays(max(40*second, c.line.lasts), func(lag *lineLag, m lineMsg, d departed) {
+			c.line.plays(max(40*second, c.line.lasts), func(lag *lineLag, m lineMsg, d leaving) {
 				_, known = lag.now(m.comes)
 				_, clocked := m.msg.(*common.MessageAttitude)
 				if m.comes.Sub(epoch) >= max(5*second, c.line.from) {
@@ -161,7 +161,7 @@ func TestWhatIsSaidToHaveLeftAfterAMomentHasLeftAfterIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var last time.Duration
 			var after time.Time
-			line.plays(40*second, func(lag *lineLag, m lineMsg, d departed) {
+			line.plays(40*second, func(lag *lineLag, m lineMsg, d leaving) {
 				slack := time.Duration(0)
 				switch {
 				case line.mute && line.takes == nil:
@@ -296,7 +296,7 @@ func TestALineThatStaysAsLateAsItHasBecomeHasNotFallenBehind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var from, until time.Duration
-			c.line.plays(100*second, func(lag *lineLag, m lineMsg, _ departed) {
+			c.line.plays(100*second, func(lag *lineLag, m lineMsg, _ leaving) {
 				if lag.fallen() >= fallenBy {
 					until = m.comes.Sub(epoch)
 					if from == 0 {

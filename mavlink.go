@@ -64,8 +64,8 @@ type heard struct {
 	at  time.Time
 	msg message.Message
 
-	// departed is when the vehicle sent it.
-	departed
+	// leaving is when the vehicle sent it.
+	leaving
 
 	// ordered: it came in the order in which the vehicle sent it
 	ordered bool
@@ -760,7 +760,7 @@ func (r *reader) hearOwn(f rawFrame, m message.Message, now time.Time) {
 	l.mu.Lock()
 	left := l.lag.hear(m, ordered, f.came)
 	l.mu.Unlock()
-	l.tell.message(heard{at: now, msg: m, departed: left, ordered: ordered, system: f.system})
+	l.tell.message(heard{at: now, msg: m, leaving: left, ordered: ordered, system: f.system})
 }
 
 // askTime asks the vehicle for its time, if that is due. waits: a step waits for the answer.

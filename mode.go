@@ -352,7 +352,7 @@ type reports struct {
 	// at is when the last HEARTBEAT left the vehicle that made reports; zero before the first.
 	at time.Time
 
-	// after is a moment after which it left, for certain or by assumption (departed); zero if none is known.
+	// after is a moment after which it left, for certain or by assumption (leaving); zero if none is known.
 	after time.Time
 
 	// kept: numbers that no HEARTBEAT has shown yet, the oldest first
@@ -445,7 +445,7 @@ func (r *reports) takeNumber(custom uint32, last shownMode, left, now time.Time)
 
 // takeHeartbeat takes a HEARTBEAT that came at now, and returns the reports that it makes, the oldest
 // first; no report if it is older than the newest kept number. d is when it left.
-func (r *reports) takeHeartbeat(b, last shownMode, d departed, now time.Time) (list []shownMode) {
+func (r *reports) takeHeartbeat(b, last shownMode, d leaving, now time.Time) (list []shownMode) {
 	r.takeAlive(now)
 	b.at = d.latest
 	newest := r.newest(last)

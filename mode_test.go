@@ -290,7 +290,7 @@ func TestAReportIsMadeOfAHeartbeatAndOfTheNumbersThatCameBeforeIt(t *testing.T) 
 				case "beat":
 					shown = ""
 					beat := shownMode{custom: uint32(w[1][0]), armed: w[2] == "armed", failsafe: w[2] == "armed"}
-					for _, b := range r.takeHeartbeat(beat, last, departed{left: now, latest: now}, now) {
+					for _, b := range r.takeHeartbeat(beat, last, leaving{left: now, latest: now}, now) {
 						last = b
 						shown += " " + string(rune(b.custom))
 						if b.armed != (w[2] == "armed") || b.failsafe != b.armed {
