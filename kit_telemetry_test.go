@@ -228,7 +228,8 @@ func seen(changes ...func(*view)) view {
 func landingThere() *manoeuvre {
 	s := seen()
 	return &manoeuvre{
-		request: request{verb: entersMode, mode: ModeLand}, at: s.now.Add(-time.Second), over: make(chan struct{}),
+		request: request{verb: entersMode, mode: ModeLand, lat: &s.place.lat, lon: &s.place.lon},
+		at:      s.now.Add(-time.Second), over: make(chan struct{}),
 		plan: plan{destination: &s.place, second: &step{cmd: common.MAV_CMD_DO_SET_MODE}},
 	}
 }

@@ -57,6 +57,9 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 	aimsAt := func(m float64) change {
 		return func(s *view) { s.target.lat, s.target.lon = moved(s.target.lat, s.target.lon, m, 0) }
 	}
+	aimsHigher := func(m float64) change { return func(s *view) { s.target.amsl += m } }
+	aimedBefore := func(s *view) { s.target.at = s.now.Add(-time.Second) }
+	landedSince := func(s *view) { s.landedAt = s.now }
 	aimsNowhere := func(s *view) { s.target = unknownPoint }
 	ofPX4 := func(typ common.MAV_TYPE, vtol common.MAV_VTOL_STATE, changes ...change) view {
 		return wing(append([]change{func(s *view) {
@@ -140,6 +143,9 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 		{"wing, goto: near, but its own target is another", goTo, wing(aimsAt(6)), false},
 		{"wing, goto: near, its own target 5 m off", goTo, wing(aimsAt(4.9)), true},
 		{"wing, goto: near, its own target unknown", goTo, wing(aimsNowhere), false},
+		{"wing, goto: near, its own target 4.9 m higher", goTo, wing(aimsHigher(4.9)), true},
+		{"wing, goto: near, its own target 6 m higher", goTo, wing(aimsHigher(6)), false},
+		{"wing, goto: near, its own target of before", goTo, wing(aimedBefore), false},
 		{"wing, rtl: near, but its own target is another", rtl, wing(aimsAt(6)), false},
 		{"px4 plane, takeoff: on its ground roll", wingTakeoff, px4Plane(up(-9.9), flying(6, 0)), false},
 		{"px4 plane, takeoff: 5 m below", wingTakeoff, px4Plane(up(35), flying(11, -2)), true},
@@ -171,11 +177,18 @@ func TestAManoeuvreIsCompleteWhereTheVehicleShowsIt(t *testing.T) {
 			true},
 		{"rtl: armed", manoeuvre{request: request{verb: entersMode, mode: ModeRTL}}, seen(), false},
 		{"rtl: disarmed", manoeuvre{request: request{verb: entersMode, mode: ModeRTL}}, seen(disarmed), true},
+		{"rtl: disarmed in the air", rtl, seen(disarmed, landedSince), false},
+		{"rtl: disarmed on the ground", rtl, seen(disarmed, grounded, landedSince), true},
+		{"px4 rover, rtl: it rolls on", rtl, px4Rover(disarmed, flying(0.5, 0)), false},
+		{"px4 rover, rtl: it stands", rtl, px4Rover(disarmed, landedSince, flying(0.49, 0)), true},
 		{"rtgs: disarmed", manoeuvre{request: request{verb: entersMode, mode: ModeRTGS}}, seen(disarmed), true},
 	} {
 		m := c.m
 		m.over, m.at = make(chan struct{}), c.s.now.Add(-time.Second)
 		m.watch(c.s)
+		if m.done && c.m.request.verb == goesTo && c.s.circle() > 0 {
+			t.Errorf("%s: done at once", c.name)
+		}
 		c.s.now = c.s.now.Add(time.Second) // a wing is watched for a second
 		land, taken := m.watch(c.s)
 		if m.done != c.want || land || taken != "" {
@@ -388,8 +401,8 @@ func TestDisarmingEndsAManoeuvre(t *testing.T) {
 
 func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	at := func(ms int, changes ...func(*view)) view { // ms −1000 is the acceptance (landingThere)
-		return seen(append(changes, func(s *view) {
-			s.now = s.now.Add(time.Duration(ms) * time.Millisecond)
+		first := func(s *view) { s.now = s.now.Add(time.Duration(ms) * time.Millisecond) }
+		return seen(append(append([]func(*view){first}, changes...), func(s *view) {
 			if !math.IsNaN(s.target.lat) {
 				s.target.at = s.now
 			}
@@ -409,6 +422,19 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 		s.target.lat, s.target.lon = moved(s.target.lat, s.target.lon, 4, 0)
 	}
 	disarmed := func(s *view) { s.armed = false }
+	onTheWing := func(s *view) { s.firmware, s.vtol = quadPlane, common.MAV_VTOL_STATE_FW }
+	// The target of 100 ms was the last one.
+	gone := func(s *view) {
+		s.at, s.target.at = s.now, at(100).now
+		s.custom = entered[copter][ModeHold]
+	}
+	sticks := func(s *view) { s.custom = entered[copter][ModePosition] }
+	const (
+		noTarget = "the autopilot flies to no place any more: another program flies it"
+		ms       = int(time.Millisecond)
+		from     = 100 + 2*int(targetEvery)/ms
+		until    = from + int(targetGone)/ms
+	)
 	const elsewhere = "the autopilot flies to another place"
 	for _, c := range []struct {
 		name  string
@@ -423,6 +449,12 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 		{"one from before the acceptance", []view{at(-5000, away), at(-4000, away)}, ""},
 		{"one of the first second", []view{at(-900, away), at(0, away), at(900, away)}, ""},
 		{"one while disarmed", []view{at(100, away, disarmed)}, "the vehicle was disarmed"},
+		{"no target any more", []view{at(from, gone), at(until, gone)}, noTarget},
+		{"no target for less", []view{at(from-1, gone), at(until-1, gone)}, ""},
+		{"no target in another mode", []view{at(from, gone, sticks), at(until, gone, sticks)}, ""},
+		{"no target, never", []view{at(from), at(until)}, ""},
+		{"over to its wing", []view{at(0), at(1000, onTheWing)},
+			"the vehicle has gone over to its wing and circles the place"},
 		{"disarmed on the way", []view{at(0), at(1000, disarmed)}, "the vehicle was disarmed"},
 	} {
 		m := landingThere()
@@ -467,6 +499,53 @@ func TestTheTimeThatAWaitTookIsReadable(t *testing.T) {
 		for _, unseen := range []error{nil, errors.New("x")} {
 			text := m.notDone(view{}, waited, unseen).Error()
 			lineEqual(t, fmt.Sprintf("%v is %q in %q", waited, want, text), strings.Contains(text, "after "+want), true)
+		}
+	}
+}
+
+func TestAVehicleThatStandsShortOfItsPlaceAndAGlitchAreSaid(t *testing.T) {
+	here := seen().place
+	goTo := request{verb: goesTo}
+	for _, c := range []struct {
+		name        string
+		request     request
+		north, up   float64
+		speed, down float64
+		glitches    bool
+		want        string
+	}{
+		{"there", goTo, 0, 0, 0, 0, false, "done"},
+		{"there, after a glitch", goTo, 0, 0, 0, 0, true,
+			"done: the autopilot reported a GPS glitch: it may be elsewhere than it says"},
+		{"3 m north", goTo, 3, 0, 0, 0, false, "the vehicle stands 3.0 m from its place; "},
+		{"2 m below", goTo, 0, -2, 0.49, 0.49, false, "the vehicle stands 2.0 m from its height; "},
+		{"flying", goTo, 3, 0, 0.5, 0, false, "under way"},
+		{"sinking", goTo, 3, 0, 0, 0.5, false, "under way"},
+		{"a hold", request{verb: entersMode, mode: ModeHold}, 3, 0, 0, 0, true, "under way"},
+		{"a hold, there", request{verb: entersMode, mode: ModeHold}, 0, 0, 0, 0, true, "done"},
+	} {
+		m := newManoeuvre(c.request, plan{destination: &here})
+		v := seen(func(v *view) {
+			v.place.lat, v.place.lon = moved(here.lat, here.lon, c.north, 0)
+			v.place.amsl += c.up
+			v.velocity = motion{c.speed, 0, c.down}
+			v.glitches, v.placeAt = c.glitches, v.now
+		})
+		m.watch(v)
+		v.glitches = false
+		v.placeAt = v.placeAt.Add(standsFor)
+		v.now = v.placeAt
+		m.watch(v)
+		got := strings.TrimSuffix("done: "+m.note, ": ")
+		if !m.done {
+			got = m.notDone(v, time.Minute, nil).Error()
+			unknown := m.notDone(v, time.Minute, errors.New("the port is away")).Error()
+			if !strings.HasSuffix(unknown, "is not known, because the port is away") {
+				t.Errorf("%s: %q", c.name, unknown)
+			}
+		}
+		if !strings.Contains(got, c.want) || m.done != strings.HasPrefix(c.want, "done") {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }
