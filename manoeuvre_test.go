@@ -216,6 +216,10 @@ func TestHomeThatMovedIsToldFromThePosition(t *testing.T) {
 	} {
 		v := seen(func(v *view) { v.place.altitude, v.place.amsl, v.home.amsl = c.altitude, c.amsl, c.home })
 		lineEqual(t, c.name, takeoff.homeMoved(v), c.want)
+		goTo := manoeuvre{request: request{setMode: true, mode: ModeHold, goTo: true}, plan: takeoff.plan}
+		lineEqual(t, c.name+", a goto that keeps its height", goTo.homeMoved(v), "")
+		goTo.request.altitude = &c.altitude
+		lineEqual(t, c.name+", a goto to a height", goTo.homeMoved(v), c.want)
 	}
 }
 
@@ -417,6 +421,10 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 		ours(s)
 		s.target.amsl += 6
 	}
+	higher := func(s *view) {
+		ours(s)
+		s.target.amsl += 4
+	}
 	near := func(s *view) {
 		ours(s)
 		s.target.lat, s.target.lon = moved(s.target.lat, s.target.lon, 4, 0)
@@ -428,6 +436,7 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 		s.at, s.target.at = s.now, at(100).now
 		s.custom = entered[copter][ModeHold]
 	}
+	before := func(s *view) { s.target.at = at(-1000).now }
 	sticks := func(s *view) { s.custom = entered[copter][ModePosition] }
 	const (
 		noTarget = "the autopilot flies to no place any more: another program flies it"
@@ -443,6 +452,8 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	}{
 		{"ours", []view{at(100, ours), at(1100, ours), at(2100, near)}, ""},
 		{"not ours, now and then", []view{at(100, away), at(1000, ours), at(1200, away), at(2100, away)}, ""},
+		{"4 m off", []view{at(100, near), at(1100, near)}, ""},
+		{"4 m higher", []view{at(100, higher), at(1100, higher)}, ""},
 		{"not ours for 1 s", []view{at(100, away), at(1000, away), at(1100, away)}, elsewhere},
 		{"another height for 1 s", []view{at(100, above), at(1100, above)}, elsewhere},
 		{"the same message, looked at twice", []view{at(100, away), at(100, away)}, ""},
@@ -452,6 +463,7 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 		{"no target any more", []view{at(from, gone), at(until, gone)}, noTarget},
 		{"no target for less", []view{at(from-1, gone), at(until-1, gone)}, ""},
 		{"no target in another mode", []view{at(from, gone, sticks), at(until, gone, sticks)}, ""},
+		{"no target since before", []view{at(from, gone, before), at(until, gone, before)}, ""},
 		{"no target, never", []view{at(from), at(until)}, ""},
 		{"over to its wing", []view{at(0), at(1000, onTheWing)},
 			"the vehicle has gone over to its wing and circles the place"},
@@ -481,6 +493,8 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	lineEqual(t, "asked for again, 1 s later", taken, elsewhere)
 	// The acceptance was at 500. A target that is strange within 3 s of it is the autopilot's answer to the
 	// command, so the manoeuvre was lost at the acceptance. Else it is lost now, at 9000.
+	m.strange = time.Time{}
+	lineEqual(t, "lost without a strange target", m.lostAt(at(9000).now), at(9000).now)
 	for strangeFrom, lostAt := range map[int]int{3400: 500, 3600: 9000} {
 		m.strange = at(strangeFrom).now
 		lineEqual(t, fmt.Sprint("lost at, strange from ", strangeFrom), m.lostAt(at(9000).now), at(lostAt).now)
@@ -532,6 +546,9 @@ func TestAVehicleThatStandsShortOfItsPlaceAndAGlitchAreSaid(t *testing.T) {
 			v.glitches, v.placeAt = c.glitches, v.now
 		})
 		m.watch(v)
+		if err := m.notDone(v, time.Minute, nil); !strings.Contains(err.Error(), "under way") {
+			t.Errorf("%s, at once: %v", c.name, err)
+		}
 		v.glitches = false
 		v.placeAt = v.placeAt.Add(standsFor)
 		v.now = v.placeAt
@@ -544,7 +561,7 @@ func TestAVehicleThatStandsShortOfItsPlaceAndAGlitchAreSaid(t *testing.T) {
 				t.Errorf("%s: %q", c.name, unknown)
 			}
 		}
-		if !strings.Contains(got, c.want) || m.done != strings.HasPrefix(c.want, "done") {
+		if !strings.Contains(got, c.want) || m.done && got != c.want || m.done != strings.HasPrefix(c.want, "done") {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
