@@ -216,7 +216,7 @@ func TestHomeThatMovedIsToldFromThePosition(t *testing.T) {
 	} {
 		v := seen(func(v *view) { v.place.altitude, v.place.amsl, v.home.amsl = c.altitude, c.amsl, c.home })
 		lineEqual(t, c.name, takeoff.homeMoved(v), c.want)
-		goTo := manoeuvre{request: request{setMode: true, mode: ModeHold, goTo: true}, plan: takeoff.plan}
+		goTo := manoeuvre{request: request{verb: goesTo}, plan: takeoff.plan}
 		lineEqual(t, c.name+", a goto that keeps its height", goTo.homeMoved(v), "")
 		goTo.request.altitude = &c.altitude
 		lineEqual(t, c.name+", a goto to a height", goTo.homeMoved(v), c.want)
