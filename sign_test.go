@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -328,6 +329,8 @@ func TestMavrestCantSetAKey(t *testing.T) {
 
 func TestTheKeysFile(t *testing.T) {
 	phrase := signKey(sha256.Sum256([]byte("blue kite")))
+	digits := signKey(sha256.Sum256([]byte("12345678")))
+	longest := signKey(sha256.Sum256([]byte(strings.Repeat("x", 4096))))
 	for name, c := range map[string]struct {
 		text string
 		mode os.FileMode
@@ -339,6 +342,8 @@ func TestTheKeysFile(t *testing.T) {
 		"a line of Windows":            {"\ufeffblue kite\r\n", 0o600, &phrase, ""},
 		"64 hex digits":                {hex.EncodeToString(phrase[:]) + "\n", 0o600, &phrase, ""},
 		"64 hex digits, capitals":      {strings.ToUpper(hex.EncodeToString(phrase[:])), 0o600, &phrase, ""},
+		"a passphrase of hex digits":   {"12345678", 0o600, &digits, ""},
+		"as long as it may be":         {strings.Repeat("x", 4096), 0o600, &longest, ""},
 		"empty":                        {"\n", 0o600, nil, "it is empty; want one line"},
 		"several lines":                {"blue\nkite\n", 0o600, nil, "it has several lines"},
 		"no text":                      {"\xff\xfe", 0o600, nil, "no text in UTF-8"},
@@ -364,6 +369,9 @@ func TestTheKeysFile(t *testing.T) {
 				!strings.Contains(err.Error(), c.says)):
 				t.Errorf("%v, want %q", err, c.says)
 			}
+			other, otherErr := readKey(file, t.TempDir())
+			lineEqual(t, "its key, beside the service manager's folder", other, key)
+			lineEqual(t, "its error, beside that folder", fmt.Sprint(otherErr), fmt.Sprint(err))
 			if _, err := readKey("key", dir); c.mode == 0o440 && err != nil {
 				t.Errorf("a credential: %v", err)
 			}
