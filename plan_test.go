@@ -1047,3 +1047,15 @@ func TestAClimbEndsAPX4sFailsafeFirst(t *testing.T) {
 		lineEqual(t, vehicle+" leads", *p.destination, v.climbTo())
 	}
 }
+
+func TestEachNumberOfAStepIsInItsOwnFieldOfTheMessage(t *testing.T) {
+	s := step{cmd: common.MAV_CMD_DO_REPOSITION, frame: common.MAV_FRAME_GLOBAL_RELATIVE_ALT,
+		p: [7]float32{1, 2, 3, 4, 5, 6, 7}, x: 8, y: 9}
+	lineEqual(t, "a COMMAND_LONG", *s.message(10, 11).(*common.MessageCommandLong), common.MessageCommandLong{
+		TargetSystem: 10, TargetComponent: 1, Command: 192, Confirmation: 11,
+		Param1: 1, Param2: 2, Param3: 3, Param4: 4, Param5: 5, Param6: 6, Param7: 7})
+	s.asInt = true
+	lineEqual(t, "a COMMAND_INT", *s.message(10, 11).(*common.MessageCommandInt), common.MessageCommandInt{
+		TargetSystem: 10, TargetComponent: 1, Frame: 3, Command: 192,
+		Param1: 1, Param2: 2, Param3: 3, Param4: 4, X: 8, Y: 9, Z: 7})
+}
