@@ -59,7 +59,7 @@ func (d *drone) acted(err error, sent bool) error {
 		return err
 	}
 	told := *e
-	told.acted = sent || (e.code == codeOffline && d.machine.report.armed)
+	told.acted = sent || (e.code == codeOffline && d.machine.last.armed)
 	return &told
 }
 
@@ -215,7 +215,7 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 	if err := d.planAnew(t); err != nil {
 		return err
 	}
-	t.was = d.machine.report
+	t.was = d.machine.last
 	t.previous = d.cmd.manoeuvre
 	if err := d.awaitClear(w, t); err != nil {
 		return err
@@ -232,7 +232,7 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 // awaitFamily waits until the vehicle has shown that it is what it calls itself. Where it may be in the air what makes
 // it safe goes out without that: mavrest may have started again, or what it sends may be lost on its way.
 func (d *drone) awaitFamily(w waiter, t *task) error {
-	unproven := func() error { return d.view(time.Now()).unproven }
+	unproven := func() error { return d.view(time.Now()).doubt }
 	if unproven() == nil || t.firstLeg != nil {
 		return nil
 	}
@@ -378,7 +378,7 @@ func (d *drone) doStep(w waiter, t *task, s *step, lastStep bool) error {
 		return err
 	}
 	goal := t.plan.goal()
-	last := d.machine.report
+	last := d.machine.last
 	goalShown := goal == nil || last.custom == goal.number || goal.atEnd(last)
 	if t.takenOver() && !(lastStep && goalShown) {
 		return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
@@ -434,7 +434,7 @@ func (d *drone) leftBehind(t *task, err error) error {
 	if !ok || t.endedBy != nil {
 		return err
 	}
-	last := d.machine.report
+	last := d.machine.last
 	full := *e
 	endedOther := t.previous != nil && t.previous.why == errSuperseded
 	changed := t.answer.command != 0 && (last.custom != t.was.custom || last.armed != t.was.armed)
@@ -503,10 +503,10 @@ func (d *drone) askHome(w waiter, t *task) error {
 func (d *drone) prepare(w waiter, t *task) error {
 	sticks := &d.sticks
 	arms := t.request.arms()
-	armsInStickMode := arms && !t.request.setsMode() && d.machine.report.mode.flownBySticks()
+	armsInStickMode := arms && !t.request.setsMode() && d.machine.last.mode.flownBySticks()
 
 	// ArduPilot without a receiver arms only while sticks are streamed.
-	mayArmOnStream := arms && d.firmware().ardupilot() && !d.machine.report.armed
+	mayArmOnStream := arms && d.firmware().ardupilot() && !d.machine.last.armed
 	if t.request.entersSticks() || armsInStickMode || mayArmOnStream {
 		known := func() bool { return sticks.src.known || sticks.phase != stickOff }
 		if err := t.await(w, d.receiverDeadline(), known); err != nil {
@@ -540,7 +540,7 @@ func (d *drone) prepare(w waiter, t *task) error {
 
 // lands reports whether the vehicle lands, as view.lands does: it is asked at each position.
 func (d *drone) lands(now time.Time) bool {
-	return d.machine.report.mode == ModeLand || d.tel.landedNow(now) == landing
+	return d.machine.last.mode == ModeLand || d.tel.landedNow(now) == landing
 }
 
 // onGround reports whether the vehicle says that it is on the ground.
@@ -658,7 +658,7 @@ func (d *drone) reasons(w waiter, t *task, why *commandError) error {
 	s := refused.step
 	asked := &d.handshake.checksAsked
 	checksOld := time.Since(*asked) >= checksEvery || d.tel.healed.After(*asked)
-	if s.arms() && !d.machine.report.armed && d.firmware() == px4 && checksOld {
+	if s.arms() && !d.machine.last.armed && d.firmware() == px4 && checksOld {
 		*asked = time.Now()
 		run := px4.step(common.MAV_CMD_RUN_PREARM_CHECKS)
 		if err := t.transact(w, &run); err != nil {
@@ -698,7 +698,7 @@ func (d *drone) reasons(w waiter, t *task, why *commandError) error {
 	}
 
 	// Neither autopilot arms in them.
-	if mode := d.machine.report.mode; s.arms() && (mode == ModeLand || mode == ModeRTL) {
+	if mode := d.machine.last.mode; s.arms() && (mode == ModeLand || mode == ModeRTL) {
 		e.text += `; it does not arm in ` + d.modeName() +
 			`: set another mode with it ({"mode":"hold","arm":true}), or take off`
 	}
@@ -732,7 +732,7 @@ func (d *drone) explained(w waiter, err error) error {
 	// A restart looks like a disarming until the clock shows it.
 	restarted := func() bool { return d.restartedAt.After(taken.at) }
 	w.wait(taken.at.Add(clockWithin), func() bool {
-		return d.cmd.stopped || d.machine.report.armed || d.tel.boot.at.After(taken.at) || restarted()
+		return d.cmd.stopped || d.machine.last.armed || d.tel.boot.at.After(taken.at) || restarted()
 	})
 	text := e.text
 	if restarted() {

@@ -535,7 +535,7 @@ func (x *departure) withoutReport(r *reports) time.Time {
 // decide says what becomes of a command whose first copy went out (rule 6): taken means that a takeover ended its task.
 func (c *command) decide(m *machine, trip time.Duration, taken bool, now time.Time) decision {
 	r := &m.reports
-	if c.proven(m.report, taken) {
+	if c.proven(m.last, taken) {
 		return decision{move: proven}
 	}
 
@@ -579,7 +579,7 @@ func (c *command) decide(m *machine, trip time.Duration, taken bool, now time.Ti
 // repeat is what to do when a copy is due again. None goes out while a number is kept: it may be a pilot's
 // switch. None arms an armed vehicle: he may have disarmed it in between.
 func (c *command) repeat(m *machine) move {
-	if m.reports.keeps() || (c.step.arms() && m.report.armed) {
+	if m.reports.keeps() || (c.step.arms() && m.last.armed) {
 		return leaveOut
 	}
 	return sendCopy

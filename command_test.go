@@ -583,7 +583,7 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 			f := &following{now: epoch}
 			before, after := split(c.happens)
 			f.plays(first(before), func() decision { return decision{move: goOn} }, nil)
-			f.command = &command{step: &c.step, before: f.report, copies: 1, sentAt: epoch, triedAt: epoch,
+			f.command = &command{step: &c.step, before: f.last, copies: 1, sentAt: epoch, triedAt: epoch,
 				copyDue: epoch.Add(copyEvery), blind: true}
 			f.copies, f.reports.asked = []int{0}, time.Time{}
 			f.plays(after, func() decision { return f.command.decide(&f.machine, 0, f.taken, f.now) },

@@ -251,10 +251,10 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 
 	// It circles home.
 	returns := (mode == ModeRTL || mode == ModeRTGS) && d.tel.id.airframe() == fixedWing
-	if d.machine.report.armed && (mode == ModeHold || mode == ModeTakeoff || returns || d.cmd.onWayToLand()) {
+	if d.machine.last.armed && (mode == ModeHold || mode == ModeTakeoff || returns || d.cmd.onWayToLand()) {
 		next = d.handshake.askTarget(now)
 	}
-	armed := d.machine.report.armed
+	armed := d.machine.last.armed
 	trip := d.cmd.acks.roundTrip()
 	due := d.machine.reports.due(armed, trip)
 	if !now.Before(due) {
@@ -320,7 +320,7 @@ func (d *drone) hearMessage(h heard) {
 	case *minimal.MessageHeartbeat:
 		d.hearHeartbeat(m, h)
 	case *common.MessageCurrentMode:
-		if h.ordered && d.machine.reports.takeNumber(m.CustomMode, d.machine.report.shownMode, h.latest, now) {
+		if h.ordered && d.machine.reports.takeNumber(m.CustomMode, d.machine.last.shownMode, h.latest, now) {
 			// Where the sticks are to be centred for it they are at once.
 			d.sticks.next = now
 		}
@@ -418,17 +418,17 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 		d.machine.reports.takeAlive(now)
 		return
 	}
-	for _, shown := range d.machine.reports.takeHeartbeat(beat, d.machine.report.shownMode, h.leaving, now) {
+	for _, shown := range d.machine.reports.takeHeartbeat(beat, d.machine.last.shownMode, h.leaving, now) {
 		d.takeReport(shown, now)
 	}
 	if !d.online {
 		d.online = true
 
 		// A disarmed vehicle may be another one: request its version and parameters again.
-		if !d.machine.report.armed {
+		if !d.machine.last.armed {
 			d.forget()
 		}
-		d.params.family.heardAgain(d.machine.report.armed, now)
+		d.params.family.heardAgain(d.machine.last.armed, now)
 		d.log.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.beginHandshake(now)
 	}
@@ -442,8 +442,8 @@ const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 func (d *drone) takeReport(shown shownMode, now time.Time) {
 	mode := d.machine.mode
 	is := d.machine.judge(d.reportOf(shown, now))
-	d.cmd.acks.hearReport(d.machine.report)
-	d.link.recorder.setArmed(d.machine.report.armed)
+	d.cmd.acks.hearReport(d.machine.last)
+	d.link.recorder.setArmed(d.machine.last.armed)
 
 	// What is only read may call much critical, and others command it.
 	failsafeActs := is.failsafeActs && d.view(now).readOnly() == nil
@@ -547,9 +547,9 @@ func (d *drone) linkState(now time.Time) linkState {
 	case d.link.device.mute != nil:
 		s.fault = d.link.device.mute
 	case d.online && d.handshake.answersNothing(now):
-		s.fault = s.unanswered(v.readOnly() != nil || v.unproven != nil)
-	case d.online && v.unproven != nil && now.Sub(d.handshake.began) >= familyWait:
-		s.fault = v.unproven
+		s.fault = s.unanswered(v.readOnly() != nil || v.doubt != nil)
+	case d.online && v.doubt != nil && now.Sub(d.handshake.began) >= familyWait:
+		s.fault = v.doubt
 	case d.online:
 		s.fault = s.late(d.handshake.answersFor(now) >= silentFor)
 	case d.tel.beat.at.IsZero():
@@ -592,7 +592,7 @@ func (d *drone) logMode(why string) {
 }
 
 // modeName is the autopilot's own name for its mode.
-func (d *drone) modeName() string { return d.nameOf(d.machine.report.custom) }
+func (d *drone) modeName() string { return d.nameOf(d.machine.last.custom) }
 
 // nameOf is the autopilot's own name for one of its modes.
 func (d *drone) nameOf(custom uint32) string {
@@ -616,10 +616,10 @@ func (d *drone) reportOf(b shownMode, now time.Time) report {
 func (d *drone) view(now time.Time) view {
 	t := &d.tel
 	v := view{
-		now: now, firmware: d.firmware(), autopilot: t.id.autopilot, unproven: d.unproven(now),
+		now: now, firmware: d.firmware(), autopilot: t.id.autopilot, doubt: d.doubt(now),
 		version: t.id.version, typ: t.id.typ,
 		params: d.params.values, trip: d.cmd.acks.trip,
-		online: d.online, shownMode: d.machine.report.shownMode, critical: t.beat.critical, glitches: t.glitches(now),
+		online: d.online, shownMode: d.machine.last.shownMode, critical: t.beat.critical, glitches: t.glitches(now),
 		landed: t.landedNow(now), landedAt: t.landed.at, height: t.height(now), ground: t.ground,
 		place: nowhere, heading: math.NaN(), velocity: motionless, home: t.home, target: t.target,
 	}
@@ -643,13 +643,13 @@ func (d *drone) view(now time.Time) view {
 	return v
 }
 
-// unproven is why the vehicle is not commanded as what it calls itself (docs/design.md, "Who it is"); nil: it has
+// doubt is why the vehicle is not commanded as what it calls itself (docs/design.md, "Who it is"); nil: it has
 // shown that it is that.
-func (d *drone) unproven(now time.Time) error {
+func (d *drone) doubt(now time.Time) error {
 	if d.link.device.mute != nil {
 		return d.link.device.mute
 	}
-	return d.params.family.unproven(d.firmware(), d.tel.boot.at, d.online && d.handshake.answersNothing(now))
+	return d.params.family.doubt(d.firmware(), d.tel.boot.at, d.online && d.handshake.answersNothing(now))
 }
 
 // situation is the vehicle and our own state now.
@@ -738,7 +738,7 @@ func (d *drone) snapshot(now time.Time) snapshot {
 	}
 
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone
-	if v.canEnter(ModeTakeoff) && v.unproven == nil {
+	if v.canEnter(ModeTakeoff) && v.doubt == nil {
 		s.armable, s.lacks = d.tel.armable(now, v.armed, v.leavesCheckedMode() || armsOnOurStream)
 	}
 	if s.armable != nil && v.setsOff() {
@@ -763,7 +763,7 @@ func (d *drone) target(now time.Time) *place {
 	switch m, to := d.cmd.manoeuvre, &d.tel.target; {
 	case d.cmd.onWayToLand():
 		return m.plan.destination
-	case !d.machine.report.armed || (d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff):
+	case !d.machine.last.armed || (d.machine.mode != ModeHold && d.machine.mode != ModeTakeoff):
 		return nil
 
 	// For targetNew after the acceptance the autopilot may still report its old target.
@@ -794,6 +794,6 @@ func (d *drone) summaryLine() string {
 	id := &d.tel.id
 	autopilot := autopilotName(id.autopilot)
 	vehicle := lowerName(id.typ.String(), "MAV_TYPE_")
-	armed := armedWord[d.machine.report.armed]
+	armed := armedWord[d.machine.last.armed]
 	return fmt.Sprintf("%s %s online, %s, mode %s", autopilot, vehicle, armed, d.machine.mode)
 }

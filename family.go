@@ -123,10 +123,10 @@ func (f *family) others(claimed firmware) (names [][]string) {
 	return names
 }
 
-// unproven is why a vehicle that calls itself one of a family is not commanded as one: 503 while the proof is awaited,
+// doubt is why a vehicle that calls itself one of a family is not commanded as one: 503 while the proof is awaited,
 // 501 once it has shown that it is something else; nil: it is what it calls itself, or is never commanded. clockAt is
 // when its boot clock was heard last, which has gone on: else all is forgotten. silent: it answers nothing.
-func (f *family) unproven(claimed firmware, clockAt time.Time, silent bool) error {
+func (f *family) doubt(claimed firmware, clockAt time.Time, silent bool) error {
 	is := familyNames[claimed]
 	other := f.shown &^ claimed.mates()
 	limit := strangeAfter

@@ -59,7 +59,7 @@ func TestAFamilyIsProvenByAParameterThatOnlyItHas(t *testing.T) {
 		for range c.rounds {
 			f.hearRound()
 		}
-		err := f.unproven(c.claimed, time.Time{}, c.silent)
+		err := f.doubt(c.claimed, time.Time{}, c.silent)
 		lineEqual(t, c.name, code(err), c.want)
 		if !strings.Contains(fmt.Sprint(err), c.says) {
 			t.Errorf("%s: says %v, want %q", c.name, err, c.says)
@@ -72,21 +72,21 @@ func TestTheProofOutlivesASilenceOfTheSameVehicleOnly(t *testing.T) {
 	second := at.Add(time.Second)
 	shown := family{shown: copter, shownAt: at, answers: true}
 	shown.heardAgain(true, second)
-	lineEqual(t, "heard again in the air", shown.unproven(copter, at, false), nil)
+	lineEqual(t, "heard again in the air", shown.doubt(copter, at, false), nil)
 	shown.heardAgain(false, second)
-	lineEqual(t, "heard again", code(shown.unproven(copter, at, false)), codeOffline)
-	lineEqual(t, "its clock goes on", shown.unproven(copter, second, false), nil)
+	lineEqual(t, "heard again", code(shown.doubt(copter, at, false)), codeOffline)
+	lineEqual(t, "its clock goes on", shown.doubt(copter, second, false), nil)
 	again := shown
 	again.hear("RTL_ALT", second)
-	lineEqual(t, "its parameter", again.unproven(copter, at, false), nil)
+	lineEqual(t, "its parameter", again.doubt(copter, at, false), nil)
 
 	one, other := autopilotUID{short: 7}, autopilotUID{short: 8}
 	f := family{shown: copter, shownAt: at}
 	f.hearUID(one)
 	f.hearUID(one)
-	lineEqual(t, "its uid", f.unproven(copter, at, false), nil)
+	lineEqual(t, "its uid", f.doubt(copter, at, false), nil)
 	f.hearUID(other)
-	lineEqual(t, "another uid", code(f.unproven(copter, at, false)), codeOffline)
+	lineEqual(t, "another uid", code(f.doubt(copter, at, false)), codeOffline)
 }
 
 // isQuestion reports whether a message that mavrest sent changes nothing in a flight.
@@ -245,11 +245,11 @@ func TestAfterAnOutageOfSevenSecondsTheSameVehicleIsCommandedAtOnce(t *testing.T
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(10 * time.Millisecond)
-			lineEqual(t, fmt.Sprint("armed ", armed, ": proven, though it answers nothing"), b.snapped().unproven, nil)
+			lineEqual(t, fmt.Sprint("armed ", armed, ": proven, though it answers nothing"), b.snapped().doubt, nil)
 
 			b.change(func() { b.boot = 100 })
 			time.Sleep(1100 * time.Millisecond)
-			lineEqual(t, "its clock ran back", code(b.snapped().unproven), codeOffline)
+			lineEqual(t, "its clock ran back", code(b.snapped().doubt), codeOffline)
 		})
 	}
 }
@@ -271,7 +271,7 @@ func TestWhereHalfOfAllFramesAreLostAHoldGoesOutAndTheProofComes(t *testing.T) {
 				t.Errorf("seed %d: the hold went out at %v: %v", seed, asked, sent)
 			}
 			time.Sleep(15 * time.Second)
-			lineEqual(t, fmt.Sprint("seed ", seed, ": proven"), b.snapped().unproven, nil)
+			lineEqual(t, fmt.Sprint("seed ", seed, ": proven"), b.snapped().doubt, nil)
 		})
 	}
 }

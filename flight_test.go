@@ -51,7 +51,7 @@ func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
 	hear(now.Add(-time.Millisecond))
 	hold := request{verb: entersMode, mode: ModeHold}
 	m := &manoeuvre{request: hold, at: now, over: make(chan struct{})}
-	d.online, d.machine.report.armed, d.cmd.manoeuvre = true, true, m
+	d.online, d.machine.last.armed, d.cmd.manoeuvre = true, true, m
 	d.watch(d.view(now.Add(time.Second)))
 	lineEqual(t, "done by earlier messages", m.done, false)
 	lineEqual(t, "its landed state", d.view(now).since(m.at).landed, 0)

@@ -37,7 +37,7 @@ func (d *drone) flyer() (client netip.Addr) {
 // takeInput makes a client's sticks those that are sent, and returns the mode that they act in.
 func (d *drone) takeInput(in stickInput) (Mode, error) {
 	v := d.situation(time.Now())
-	if err := cmp.Or(d.able(), v.readOnly(), v.unproven); err != nil {
+	if err := cmp.Or(d.able(), v.readOnly(), v.doubt); err != nil {
 		return 0, err
 	}
 	if err := d.inputRefused(in, v); err != nil {

@@ -83,7 +83,7 @@ func (v view) onWing() bool { return v.kind() == onWing }
 func (v view) drives() bool { return v.airframe() == rover }
 
 // isStranger reports whether the vehicle has shown that it is not what it calls itself.
-func (v view) isStranger() bool { return v.unproven != nil && code(v.unproven) == codeUnsupported }
+func (v view) isStranger() bool { return v.doubt != nil && code(v.doubt) == codeUnsupported }
 
 // readOnly is why the vehicle can be read, not commanded; nil if it can be commanded.
 func (v view) readOnly() error {
@@ -91,7 +91,7 @@ func (v view) readOnly() error {
 	case v.kind() != onlyRead:
 		return nil
 	case v.isStranger():
-		return v.unproven
+		return v.doubt
 	case v.drives() && v.version == 0:
 		// Perhaps 1.17.
 		return refuse(codeOffline, "this rover has not reported its version of PX4 yet; try again")

@@ -46,7 +46,7 @@ func (f *following) sinceEpoch() int { return int(f.now.Sub(epoch) / time.Millis
 
 // comes is one thing of a script.
 func (f *following) comes(what string) {
-	beat := f.report.shownMode
+	beat := f.last.shownMode
 	switch what {
 	case "report":
 	case "arms":
@@ -63,10 +63,10 @@ func (f *following) comes(what string) {
 		f.taken = true
 		return
 	case "number": // a CURRENT_MODE that is kept
-		f.reports.takeNumber(modePilots, f.report.shownMode, f.now, f.now)
+		f.reports.takeNumber(modePilots, f.last.shownMode, f.now, f.now)
 		return
 	case "announced": // ours is
-		f.reports.takeNumber(modeOurs, f.report.shownMode, f.now, f.now)
+		f.reports.takeNumber(modeOurs, f.last.shownMode, f.now, f.now)
 		return
 	case "away":
 		f.reports.portAwayAt = f.now
@@ -93,11 +93,11 @@ func (f *following) comes(what string) {
 	default:
 		panic(what)
 	}
-	for _, shown := range f.reports.takeHeartbeat(beat, f.report.shownMode,
+	for _, shown := range f.reports.takeHeartbeat(beat, f.last.shownMode,
 		leaving{left: f.now, latest: f.now, after: f.proves}, f.now) {
-		f.report = report{shownMode: shown, amsl: 100}
+		f.last = report{shownMode: shown, amsl: 100}
 		if f.command != nil {
-			f.command.see(f.report)
+			f.command.see(f.last)
 		}
 	}
 }

@@ -1060,7 +1060,7 @@ func (p *player) wantAnswer(limit time.Duration, code string) {
 func (f *flight) report() (custom uint32, armed bool, at time.Time) {
 	f.drone.mu.Lock()
 	defer f.drone.mu.Unlock()
-	last := f.drone.machine.report
+	last := f.drone.machine.last
 	return last.custom, last.armed, f.drone.tel.beat.at
 }
 

@@ -557,8 +557,8 @@ type machine struct {
 	// reports are made of what comes, one after the other.
 	reports reports
 
-	// report: the last report
-	report report
+	// last: the last report
+	last report
 
 	// failsafeAt is when the last failsafe began; zero if none has.
 	failsafeAt time.Time
@@ -616,19 +616,19 @@ const (
 // explained only arms or disarms, too, and keeps what was commanded.
 func (m *machine) meaning(r report, claim int) meaning {
 	first := !m.known
-	same := !first && r.custom == m.report.custom
+	same := !first && r.custom == m.last.custom
 	switch {
 	case first && !r.armed:
 		return meansStart
 	case m.explains(r):
 		return meansBelongs
-	case same && r.armed == m.report.armed:
+	case same && r.armed == m.last.armed:
 		return meansEqual
 	case same:
 		return meansArms
 	case claim >= 0:
 		return meansClaimed
-	case !first && m.report.armed && !r.armed:
+	case !first && m.last.armed && !r.armed:
 		return meansFallsBack
 	}
 	return meansTakeover
@@ -657,7 +657,7 @@ const failsafeActsIn = time.Second
 
 // judge takes a report (rule 3).
 func (m *machine) judge(r report) judgement {
-	v := judgement{before: m.report, first: !m.known, failsafeBegins: r.failsafe && !m.report.failsafe}
+	v := judgement{before: m.last, first: !m.known, failsafeBegins: r.failsafe && !m.last.failsafe}
 	if v.failsafeBegins {
 		m.failsafeAt = r.at
 	}
@@ -671,7 +671,7 @@ func (m *machine) take(r report) meaning {
 	now := r.at
 	claim := m.claimed(now, func(to *goal) bool { return to.number == r.custom || to.atEnd(r) })
 	means := m.meaning(r, claim)
-	m.report = r
+	m.last = r
 	m.known = true
 	switch means {
 	case meansStart:
@@ -710,7 +710,7 @@ func (m *machine) show(r report) {
 // restart forgets all but the mode, the last report and when it came: the autopilot has started again.
 func (m *machine) restart() {
 	m.reports.restart()
-	*m = machine{mode: m.mode, report: m.report, reports: m.reports, failsafeAt: m.failsafeAt}
+	*m = machine{mode: m.mode, last: m.last, reports: m.reports, failsafeAt: m.failsafeAt}
 }
 
 // claim records that a copy of a step that leads to a mode is sent now.
@@ -737,4 +737,4 @@ func (m *machine) accepted(g goal) {
 }
 
 // abandon forgets what was commanded: the mode is the reported one.
-func (m *machine) abandon() { m.show(m.report) }
+func (m *machine) abandon() { m.show(m.last) }

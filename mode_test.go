@@ -229,7 +229,7 @@ func FuzzMachine(f *testing.F) {
 // A landing is repeated while it is not acknowledged.
 func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
 	at := time.Now()
-	m := machine{known: true, mode: ModeLand, report: report{shownMode: shownMode{custom: px4Custom(4, 3), armed: true},
+	m := machine{known: true, mode: ModeLand, last: report{shownMode: shownMode{custom: px4Custom(4, 3), armed: true},
 		mode: ModeHold}}
 	m.commanded = &goal{mode: ModeLand, number: px4Custom(4, 3)}
 	land := &goal{mode: ModeLand, number: px4Custom(4, 6)}

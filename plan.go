@@ -861,7 +861,7 @@ func (v view) tooLow(what string) error {
 // modes are the names of the modes that this vehicle can be set to, perhaps not now; any other is 501.
 func (v view) modes() []string {
 	list := []string{}
-	for m := ModeManual; m < ModeOther && v.kind() != onlyRead && v.unproven == nil; m++ {
+	for m := ModeManual; m < ModeOther && v.kind() != onlyRead && v.doubt == nil; m++ {
 		leavesHover := m == ModeHold && v.armed && v.checkHover(request{verb: entersMode, mode: m}) != nil
 		if v.canEnter(m) && !leavesHover {
 			list = append(list, m.String())

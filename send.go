@@ -14,7 +14,7 @@ func (d *drone) send(w waiter, t *task, s *step) error {
 		}
 
 		// Not machine.explains: that also accepts the mode that a disarmed vehicle falls back to.
-		if g := d.machine.commanded; t.command != nil && s.arms() && g != nil && d.machine.report.custom != g.number {
+		if g := d.machine.commanded; t.command != nil && s.arms() && g != nil && d.machine.last.custom != g.number {
 			return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
 		}
 		if err := d.placeAnew(t, s); err != nil {
@@ -107,7 +107,7 @@ func (c *commander) askForReport(waits bool, now time.Time) {
 // not take it (rule 6).
 func (t *task) transact(w waiter, s *step) error {
 	c := t.commander
-	x := c.acks.open(s, c.machine.report)
+	x := c.acks.open(s, c.machine.last)
 	defer c.acks.close(x)
 	t.sendCopy(x)
 	if x.copies == 0 {
@@ -160,7 +160,7 @@ func (t *task) sendCopy(x *command) {
 		t.answer.behind = c.acks.behind
 	}
 	t.command = x
-	t.armed = t.armed || (s.arms() && !c.machine.report.armed)
+	t.armed = t.armed || (s.arms() && !c.machine.last.armed)
 	if s.to != nil {
 		c.machine.claim(s.to, time.Now())
 

@@ -15,9 +15,9 @@ type view struct {
 	// autopilot: as its heartbeat has it
 	autopilot common.MAV_AUTOPILOT
 
-	// unproven is why it is not commanded, though what it calls itself would be: it has not shown yet that it is that
+	// doubt is why it is not commanded, though what it calls itself would be: it has not shown yet that it is that
 	// (503), or has shown that it is something else (501); nil: it has shown it
-	unproven error
+	doubt error
 
 	// version: 0 if unknown
 	version firmwareVersion
