@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -348,6 +350,31 @@ func TestAHeartbeatIsRequestedByTheAgeOfTheLastAndAtOnceWhereOneIsAwaited(t *tes
 		}
 		if got.Sub(at) != c.want {
 			t.Errorf("%+v: due after %v", c, got.Sub(at))
+		}
+	}
+}
+
+// On PX4 sticks stay where they are in a mode that ignores them. In one that does not they would fly the drone on: so
+// what counts as ignoring them stands here once more, and every other mode does not.
+func TestOnlyTheseModesAreTrustedToIgnoreSticks(t *testing.T) {
+	planeModes := "AUTO AUTOLAND AVOID_ADSB CIRCLE GUIDED INITIALISING LOITER LOITER_ALT_QLAND QRTL RTL TAKEOFF THERMAL"
+	for f, want := range map[firmware]string{
+		px4: "AUTO.GUIDED_COURSE AUTO.LAND AUTO.LOITER AUTO.MISSION AUTO.PRECLAND AUTO.READY AUTO.RTGS AUTO.RTL " +
+			"AUTO.TAKEOFF AUTO.VTOL_TAKEOFF OFFBOARD TERMINATION",
+		copter:    "AUTO AUTO_RTL AVOID_ADSB BRAKE FOLLOW GUIDED GUIDED_NOGPS RTL SMART_RTL THROW",
+		quadPlane: planeModes,
+		plane:     planeModes,
+	} {
+		var names []string
+		for _, row := range modesOf(f) {
+			if row.sticks == unsteered {
+				names = append(names, row.name)
+			}
+		}
+		slices.Sort(names)
+		lineEqual(t, fmt.Sprint("family ", f), strings.Join(names, " "), want)
+		if row, listed := f.row(1 << 30); listed || row.sticks != steered {
+			t.Errorf("a mode that no list has: %+v", row)
 		}
 	}
 }
