@@ -320,7 +320,7 @@ func (d *drone) hearMessage(h heard) {
 	case *minimal.MessageHeartbeat:
 		d.hearHeartbeat(m, h)
 	case *common.MessageCurrentMode:
-		if h.ordered && d.machine.reports.takeNumber(m.CustomMode, d.machine.last.shownMode, h.latest, now) {
+		if h.ordered && d.machine.hearNumber(m.CustomMode, h.latest, now) {
 			// Where the sticks are to be centred for it they are at once.
 			d.sticks.next = now
 		}
@@ -418,8 +418,9 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 		d.machine.reports.takeAlive(now)
 		return
 	}
-	for _, shown := range d.machine.reports.takeHeartbeat(beat, d.machine.last.shownMode, h.leaving, now) {
-		d.takeReport(shown, now)
+	facts := func(shown shownMode) report { return d.reportOf(shown, now) }
+	for is := range d.machine.hearHeartbeat(beat, h.leaving, now, facts) {
+		d.takeReport(is, now)
 	}
 	if !d.online {
 		d.online = true
@@ -438,10 +439,9 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 // a warning; a new mode shows the failsafe (docs/autopilots.md, "PX4: modes"). An unknown version counts as new.
 const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 
-// takeReport hands a report to the mode machine, and ends what the report ends.
-func (d *drone) takeReport(shown shownMode, now time.Time) {
-	mode := d.machine.mode
-	is := d.machine.judge(d.reportOf(shown, now))
+// takeReport ends what the last report ends, by what it means.
+func (d *drone) takeReport(is judgement, now time.Time) {
+	shown := d.machine.last
 	d.cmd.acks.hearReport(d.machine.last)
 	d.link.recorder.setArmed(d.machine.last.armed)
 
@@ -456,7 +456,7 @@ func (d *drone) takeReport(shown shownMode, now time.Time) {
 		d.takeover("a pilot, another program or a failsafe changed the mode to "+d.modeName(), false, shown.at)
 	case shown.armed && is.failsafeBegins:
 		d.takeover("a failsafe is active: the vehicle is in "+d.modeName(), true, shown.at)
-	case d.machine.mode != mode:
+	case d.machine.mode != is.modeBefore:
 		d.logMode("the vehicle reports it")
 	}
 	if is.before.armed && !shown.armed {

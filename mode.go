@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -638,8 +639,9 @@ func (m *machine) meaning(r report, claim int) meaning {
 type judgement struct {
 	means meaning
 
-	// before: the report before it
-	before report
+	// before: the report before it, and modeBefore the mode
+	before     report
+	modeBefore Mode
 
 	// first: it is the first one, or the first one since a restart
 	first bool
@@ -655,9 +657,30 @@ type judgement struct {
 // failsafeActsIn is how long after a failsafe's begin a change of the mode is its act.
 const failsafeActsIn = time.Second
 
+// hearNumber takes a CURRENT_MODE that left at a moment, at the latest, and reports whether its number is kept.
+func (m *machine) hearNumber(custom uint32, left, now time.Time) (kept bool) {
+	return m.reports.takeNumber(custom, m.last.shownMode, left, now)
+}
+
+// hearHeartbeat takes a HEARTBEAT that came at now, and yields what each report means that it makes, the oldest first;
+// the report is the last one then. facts completes a report, at that moment: an earlier one may have ended something.
+func (m *machine) hearHeartbeat(
+	beat shownMode, left leaving, now time.Time, facts func(shownMode) report,
+) iter.Seq[judgement] {
+	return func(yield func(judgement) bool) {
+		for _, shown := range m.reports.takeHeartbeat(beat, m.last.shownMode, left, now) {
+			if !yield(m.judge(facts(shown))) {
+				return
+			}
+		}
+	}
+}
+
 // judge takes a report (rule 3).
 func (m *machine) judge(r report) judgement {
-	v := judgement{before: m.last, first: !m.known, failsafeBegins: r.failsafe && !m.last.failsafe}
+	v := judgement{
+		before: m.last, modeBefore: m.mode, first: !m.known, failsafeBegins: r.failsafe && !m.last.failsafe,
+	}
 	if v.failsafeBegins {
 		m.failsafeAt = r.at
 	}
