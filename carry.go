@@ -45,15 +45,18 @@ func (d *drone) do(r request) (a answer, err error) {
 	d.changeMayWait(func(w waiter) {
 		t := d.cmd.newTask(r, time.Now())
 		defer func() { sent = t.command != nil }()
-		err = d.acted(withLag(d.explained(w, d.perform(w, t)), t.answer.behind), t.command != nil)
+		err = d.perform(w, t)
+		err = d.explained(w, err)
+		err = withLag(err, t.answer.behind)
+		err = d.withActed(err, t.command != nil)
 		a = t.answer
 	})
 	return a, err
 }
 
-// acted tells in an error whether the request may have acted, or a repeat of it would: sent says that something was
+// withActed tells in an error whether the request may have acted, or a repeat of it would: sent says that something was
 // sent. A vehicle that was armed when it was last heard may have a pilot once the line is back.
-func (d *drone) acted(err error, sent bool) error {
+func (d *drone) withActed(err error, sent bool) error {
 	e, ok := err.(*commandError)
 	if !ok {
 		return err

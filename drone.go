@@ -36,7 +36,7 @@ type drone struct {
 	// ended: closed when the program ends: whoever waits for a manoeuvre returns
 	ended chan struct{}
 
-	// changes: grows with each change that a status shows
+	// changes: grows with each change that a status may show, and before each wait
 	changes atomic.Uint64
 
 	// wg: every goroutine that run waits for, also landThere and holdForSilent
@@ -97,8 +97,8 @@ func (d *drone) locked(f func()) {
 	f()
 }
 
-// change runs f with mu locked. What follows from what it changed is done when it unlocks: settle, doDue, act. So f
-// itself sends no sticks.
+// change runs f with mu locked. What follows from what it changed is done when it unlocks: settle, doDue, actForSticks.
+// So f itself sends no sticks.
 func (d *drone) change(f func()) {
 	d.mu.Lock()
 	defer d.unlockChanged()
@@ -190,7 +190,7 @@ func (d *drone) tick() {
 }
 
 // doDue does what is due and returns when the next thing is. Its order counts: an offline vehicle's sticks end, the
-// sticks go by what watch leaves of the manoeuvre, and act does what they ask for.
+// sticks go by what watch leaves of the manoeuvre, and actForSticks does what they ask for.
 func (d *drone) doDue(now time.Time) time.Time {
 	// At the latest.
 	next := now.Add(offlineAfter)
@@ -221,7 +221,7 @@ func (d *drone) doDue(now time.Time) time.Time {
 	if text := d.link.recorder.newComplaint(); text != "" {
 		d.notify(text)
 	}
-	if acts := d.act(); acts.hold && d.cmd.idle() {
+	if acts := d.actForSticks(); acts.hold && d.cmd.idle() {
 		d.wg.Go(func() { d.changeMayWait(d.holdForSilent) })
 	}
 
@@ -234,6 +234,42 @@ func (d *drone) doDue(now time.Time) time.Time {
 		next = sooner(next, d.askDue(now))
 	}
 	return next
+}
+
+// actForSticks does what the sticks request, except a hold, which needs a plan: only doDue gets one, and begins it.
+func (d *drone) actForSticks() stickActs {
+	acts := d.sticks.take()
+	if acts.notice != "" {
+		d.notify(acts.notice)
+	}
+	if acts.takeover {
+		d.cmd.endAll(interrupted(time.Now(), "somebody else moves the sticks"))
+	}
+	if d.sticks.phase == stickOff {
+		d.link.setSticks(nil)
+	} else if acts.send {
+		o := d.outgoing(d.sticks.toSend(d.situation(time.Now()), d.machine.reports.kept))
+		d.link.setSticks(&o)
+	}
+	if acts.release {
+		o := d.outgoing(released)
+
+		// There is no ack.
+		for range 3 {
+			d.link.sendAs(o.system, o.component, o.msg)
+		}
+	}
+	return acts
+}
+
+// outgoing is the MANUAL_CONTROL of axes. ArduPilot accepts it only from its ground station's
+// system id. The component id stays ours (docs/design.md, "Our ids").
+func (d *drone) outgoing(a axes) outgoing {
+	m := &common.MessageManualControl{Target: d.tel.id.system, X: a.x, Y: a.y, Z: a.z, R: a.r}
+	if d.firmware().ardupilot() {
+		return outgoing{system: d.params.groundStation(), msg: m}
+	}
+	return outgoing{msg: m}
 }
 
 // askDue asks the vehicle what is due, and returns when the next question is.

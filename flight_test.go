@@ -377,7 +377,7 @@ func TestNoHoldForASilentClientIsSentWhereAPilotOrTheClientActedFirst(t *testing
 				since := time.Now()
 				d.sticks.client.spoke = since.Add(-silentClient) // half a second early
 				d.sticks.tick(d.situation(since))                // as drone.tick does
-				due := d.act().hold && d.cmd.idle()
+				due := d.actForSticks().hold && d.cmd.idle()
 				d.wg.Go(func() { d.changeMayWait(d.holdForSilent) })
 				first(d, since) // has the mutex before that goroutine
 				d.mu.Unlock()

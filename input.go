@@ -19,7 +19,7 @@ func (d *drone) input(in stickInput) (mode Mode, err error) {
 	}()
 	d.change(func() {
 		mode, err = d.takeInput(in)
-		err = d.acted(err, false)
+		err = d.withActed(err, false)
 	})
 	return mode, err
 }
@@ -107,42 +107,6 @@ func (s whenSaid) String() string { return s() }
 // it, twice a second.
 func (d *drone) receiverDeadline() time.Time {
 	return d.sticks.src.validFrom.Add(showWithin + d.cmd.acks.trip)
-}
-
-// act does what the sticks request, except a hold, which needs a plan: only d.doDue gets one, and begins it.
-func (d *drone) act() stickActs {
-	acts := d.sticks.take()
-	if acts.notice != "" {
-		d.notify(acts.notice)
-	}
-	if acts.takeover {
-		d.cmd.endAll(interrupted(time.Now(), "somebody else moves the sticks"))
-	}
-	if d.sticks.phase == stickOff {
-		d.link.setSticks(nil)
-	} else if acts.send {
-		o := d.outgoing(d.sticks.toSend(d.situation(time.Now()), d.machine.reports.kept))
-		d.link.setSticks(&o)
-	}
-	if acts.release {
-		o := d.outgoing(released)
-
-		// There is no ack.
-		for range 3 {
-			d.link.sendAs(o.system, o.component, o.msg)
-		}
-	}
-	return acts
-}
-
-// outgoing is the MANUAL_CONTROL of axes. ArduPilot accepts it only from its ground station's
-// system id. The component id stays ours (docs/design.md, "Our ids").
-func (d *drone) outgoing(a axes) outgoing {
-	m := &common.MessageManualControl{Target: d.tel.id.system, X: a.x, Y: a.y, Z: a.z, R: a.r}
-	if d.firmware().ardupilot() {
-		return outgoing{system: d.params.groundStation(), msg: m}
-	}
-	return outgoing{msg: m}
 }
 
 // warn gives the warnings that this PX4's parameters call for, each once until the autopilot

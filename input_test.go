@@ -97,12 +97,12 @@ func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) 
 	lineEqual(t, "the receiver is known by a SYS_STATUS without sensors", d.sticks.src.known, false)
 	d.sticks.src.receiver, d.machine.reports.kept = receiverIdle, make([]shownMode, 1)
 	d.sticks.clientMoves(d.situation(now), axes{z: 700}, netip.Addr{}, time.Second)
-	d.act()
+	d.actForSticks()
 	lineEqual(t, "the throttle that is sent while a number is kept", d.sticks.streamed.z, 500)
 	d.hearMessage(onTime(&common.MessageRcChannels{Chan3Raw: 1500}, now)) // it may show our own throttle
 	d.sticks.end(d.situation(now))
 	queued := len(d.link.writer.queue)
-	d.act()
+	d.actForSticks()
 	lineEqual(t, "released frames", len(d.link.writer.queue)-queued, 3)
 	lineEqual(t, "stick frames that still wait", len(d.link.writer.sticks), 0) // they would override the receiver
 	const live = common.MAV_SYS_STATUS_SENSOR_RC_RECEIVER
@@ -118,7 +118,7 @@ func TestTheStreamsEndDropsTheSticksThatWaitForThePort(t *testing.T) {
 	for phase, wait := range map[stickPhase]int{stickOff: 0, stickClient: 1} {
 		d.link.setSticks(&outgoing{})
 		d.sticks.phase = phase
-		d.act()
+		d.actForSticks()
 		lineEqual(t, "sticks that wait", len(d.link.writer.sticks), wait)
 	}
 }

@@ -125,16 +125,16 @@ func (t *task) transact(w waiter, s *step) error {
 		return x.decide(c.machine, c.acks.roundTrip(), t.endedBy != nil, now)
 	}, func(m move) {
 		now := time.Now()
-		if m == ask {
+		switch m {
+		case ask:
 			x.asked = true
 			c.askForReport(true, now)
 			return
-		}
-		if m == sendCopy {
+		case sendCopy:
 			t.sendCopy(x)
+		case leaveOut:
+			// Its time passes. Those that were missed are not made up either.
 		}
-
-		// Those that were missed are not made up.
 		x.copyDue = now.Add(c.acks.copyGap())
 	})
 	switch end {

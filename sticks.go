@@ -78,7 +78,7 @@ func (a axes) shows(report axes) bool {
 // released gives ArduPilot's receiver its sticks back.
 var released = axes{math.MaxInt16, math.MaxInt16, math.MaxInt16, math.MaxInt16}
 
-// stickActs is what is to be done for the sticks. drone.act does it.
+// stickActs is what is to be done for the sticks: drone.actForSticks does it.
 type stickActs struct {
 	// send the axes now
 	send bool
@@ -431,7 +431,7 @@ func (s *sticks) disarmed(v situation) {
 	}
 }
 
-// clientMoves takes the client's sticks, which go out when the change ends (drone.act); next keeps tick from taking
+// clientMoves takes the client's sticks, which go out when the change ends (actForSticks); next keeps tick from taking
 // that back. While a number is kept they wait.
 func (s *sticks) clientMoves(v situation, a axes, from netip.Addr, timeout time.Duration) {
 	s.begin(stickClient, v)
