@@ -286,6 +286,35 @@ func (d *drone) mustClimb(t *task, now time.Time) bool {
 	return t.climbed == nil && v.mustClimb(d.cmd.aim(v))
 }
 
+// lift is the wait of what flies to a place until the drone is clear of the ground: a vehicle that lifts off
+// while it flies sideways tips over, or hits what stands beside it.
+type lift struct {
+	// within is how long it may last, on the ground and once more from the first report in the air on.
+	within time.Duration
+
+	end time.Time
+
+	// left: the drone has left the ground
+	left bool
+}
+
+// decide says goOn once the drone is clear. A vehicle that is offline shows nothing any more.
+func (l *lift) decide(clear, grounded, online bool, now time.Time) decision {
+	if l.end.IsZero() || (!grounded && !l.left) {
+		l.end = now.Add(l.within)
+		l.left = !grounded
+	}
+	switch {
+	case !online:
+		return decision{move: tooLate}
+	case clear:
+		return decision{move: goOn}
+	case !now.Before(l.end):
+		return decision{move: tooNear}
+	}
+	return decision{look, l.end}
+}
+
 // awaitLift waits until the drone is clear of the ground, or must be sent up.
 func (d *drone) awaitLift(w waiter, t *task) error {
 	v := d.view(time.Now())

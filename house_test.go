@@ -250,14 +250,14 @@ func TestWhatIsCalledPureIsPure(t *testing.T) {
 		"mode.go":    "func asksTheClock() time.Time { return time.Now() }\n\nfunc waits(c chan int) { <-c }",
 		"heard.go":   "func counts() { helps() }\n\nfunc helps() { slog.Info(\"counted\") }",
 		"sticks.go":  "func (s *sticks) locks(d *drone) { d.mu.Lock() }",
-		"command.go": "func (s *step) decide() { go s.arms() }",
+		"command.go": "func (s *step) proven() { go s.arms() }",
 	} {
 		sources[name] = strings.Replace(sources[name]+"\n"+source+"\n", "import (", "import (\n\t\"log/slog\"", 1)
 	}
 	found := checkPure(t, append(list, room{[]string{"task.go"}, "Its turn. Pure: `turns`"}), sources)
 	slices.Sort(found)
 	if want := []string{
-		"command.go: decide is not pure: go",
+		"command.go: proven is not pure: go",
 		"heard.go: counts is not pure: helps: log/slog",
 		"heard.go: helps is not pure: log/slog",
 		"mode.go: asksTheClock is not pure: time.Now",

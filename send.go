@@ -1,8 +1,27 @@
 package main
 
 import (
+	"errors"
 	"time"
 )
+
+// Times of a step's report (docs/design.md, rule 5).
+const (
+	// answerWait is how long a step waits for its report, and a plan for HOME_POSITION.
+	answerWait = 1500 * time.Millisecond
+
+	// ownHoldWait is how long the hold for a silent client waits for a report that proves enough. Then it goes
+	// without: a drone that nobody flies drifts.
+	ownHoldWait = 3 * time.Second
+
+	// urgentWait is how long an urgent request's first step waits. Then it goes without a report.
+	urgentWait = 100 * time.Millisecond
+
+	// urgentKept is the same while a number is kept.
+	urgentKept = 500 * time.Millisecond
+)
+
+var errPortAway = errors.New("the port was away when a step was due")
 
 // send waits until a step may go out, and sends it. If the port is away by then, it does both again.
 func (d *drone) send(w waiter, t *task, s *step) error {
@@ -93,6 +112,117 @@ func (t *task) departs(due time.Time) departs {
 	return firstStep
 }
 
+// departs is whose step departs, and so which report it follows (rule 5).
+type departs uint8
+
+const (
+	// laterStep: of a client, and not the first one that was due at once
+	laterStep departs = iota
+
+	// firstStep: the first step of a client's command, which was due at once
+	firstStep
+
+	// firstToSafety: the same of a landing, a return, a hold or a disarming
+	firstToSafety
+
+	// forSilentClient: mavrest's own: it leaves the drone safe for a client that is gone
+	forSilentClient
+
+	// ownLanding: mavrest's own landing over a place, where the drone stands still
+	ownLanding
+)
+
+// departure is a step that is due: it goes out after a report (rule 5), and to a place only once the drone is
+// clear of the ground (rule 11).
+type departure struct {
+	// due is when it could first go; zero if it could not yet.
+	due time.Time
+
+	// whose says what it waits for.
+	whose departs
+
+	// away: it flies to a place
+	away bool
+
+	trip time.Duration
+
+	// asked: a report was requested since it is due
+	asked bool
+}
+
+// dueAnew sets when the step is due. Where that is another time a report is to be requested again.
+func (x *departure) dueAnew(due time.Time) {
+	x.asked = x.asked && due.Equal(x.due)
+	x.due = due
+}
+
+// decide says goOn once the step may go out. A report from before the port was last found down does not count. fallen
+// says that the line has fallen behind.
+func (x *departure) decide(r *reports, clear, fallen bool, now time.Time) decision {
+	// The drone was clear when the step was planned, so it has touched the ground again.
+	if x.away && !clear {
+		return decision{move: tooNear}
+	}
+
+	// A lost link cancels a hold for a silent client: somebody else may fly when it is back.
+	if x.whose == forSilentClient && now.Sub(later(r.alive, x.due)) >= answerWait {
+		return decision{move: tooLate}
+	}
+	waits := r.keeps() || !r.at.After(r.portAwayAt) || (x.whose == ownLanding && fallen)
+	if !waits && x.follows(r) {
+		return decision{move: goOn}
+	}
+
+	again := r.dueAwaited(x.trip)
+	if !x.asked || !now.Before(again) {
+		return decision{move: ask}
+	}
+
+	end := x.due.Add(x.waitsFor())
+	atEnd := tooLate
+	if blind := x.withoutReport(r); !blind.IsZero() && blind.Before(end) {
+		end = blind
+		atEnd = goOn
+	}
+	if !now.Before(end) {
+		return decision{move: atEnd}
+	}
+	return decision{look, sooner(again, end)}
+}
+
+// follows reports whether the last report is one that the step may follow. An older one does not count: a pilot's
+// switch may be newer. A client's first step follows what its client may have seen; any other a report that left for
+// certain after it was due.
+func (x *departure) follows(r *reports) bool {
+	if x.whose == firstStep || x.whose == firstToSafety {
+		return !r.at.Before(x.due.Add(-reportFresh))
+	}
+	return !r.after.Before(x.due)
+}
+
+// waitsFor is how long the step waits for its report.
+func (x *departure) waitsFor() time.Duration {
+	if x.whose == forSilentClient {
+		return 2 * ownHoldWait
+	}
+	return max(answerWait, x.trip+tripMargin)
+}
+
+// withoutReport is when the step goes out without a report; zero: never. A client's first one goes where it makes the
+// drone safe, and mavrest's own hold.
+func (x *departure) withoutReport(r *reports) time.Time {
+	from := later(x.due, r.portAwayAt)
+	switch {
+	case x.whose == forSilentClient && !r.keeps():
+		return from.Add(ownHoldWait)
+	case x.whose == firstToSafety && r.keeps():
+		return from.Add(urgentKept)
+	case x.whose == firstToSafety:
+		return from.Add(urgentWait)
+	}
+	return time.Time{}
+}
+
 // askForReport requests HEARTBEAT. waits: a step waits for one that proves when it left.
 func (c *commander) askForReport(waits bool, now time.Time) {
 	r := &c.machine.reports
@@ -170,6 +300,72 @@ func (t *task) sendCopy(x *command) {
 			c.endManoeuvre(errSuperseded)
 		}
 	}
+}
+
+// decide says what becomes of a command whose first copy went out (rule 6): taken means that a takeover ended its task.
+func (c *command) decide(m *machine, trip time.Duration, taken bool, now time.Time) decision {
+	r := &m.reports
+	if c.proven(m.last, taken) {
+		return decision{move: proven}
+	}
+
+	end := c.answerBy(trip)
+	repeats := !c.answered()
+
+	// After a takeover no copy goes out any more (rule 4).
+	if taken && repeats {
+		end = c.triedAt.Add(showWithin)
+		repeats = false
+	}
+
+	// On a slow line the answer is waited for longer than copies go out.
+	repeats = repeats && now.Before(c.sentAt.Add(giveUp))
+	if !now.Before(end) {
+		return decision{move: c.unproven(taken)}
+	}
+
+	next := end
+	copies := repeats && !now.Before(c.copyDue)
+	waits := copies && !c.blind && r.after.Before(c.copyDue)
+	if copies && !waits {
+		return decision{move: c.repeat(m)}
+	}
+	if repeats && !copies {
+		next = sooner(next, c.copyDue)
+	}
+
+	// A report may prove it now, or a copy waits for one.
+	if waits || c.acked() || c.step.byReport() {
+		again := r.dueAwaited(trip)
+		asked := c.asked && !c.ackedAt.After(r.asked) && !(waits && r.askedProof.Before(c.copyDue))
+		if !asked || !now.Before(again) {
+			return decision{move: ask}
+		}
+		next = sooner(next, again)
+	}
+	return decision{look, next}
+}
+
+// repeat is what to do when a copy is due again. None goes out while a number is kept: it may be a pilot's
+// switch. None arms an armed vehicle: he may have disarmed it in between.
+func (c *command) repeat(m *machine) move {
+	if m.reports.keeps() || (c.step.arms() && m.last.armed) {
+		return leaveOut
+	}
+	return sendCopy
+}
+
+// unproven is why the wait for a command's proof is over.
+func (c *command) unproven(taken bool) move {
+	switch {
+	case taken:
+		return notObeying
+	case c.refusal != nil:
+		return refused
+	case c.acked():
+		return notShown
+	}
+	return notAcked
 }
 
 // failure is the error of a command that was refused, or not shown in time. A refused step

@@ -390,6 +390,96 @@ func (s *standstill) dueAnew(due time.Time) time.Time {
 	return due
 }
 
+// What a task does next is decided from what is known at a moment. waiter.loop does it, and waits.
+
+// move is what is to be done now.
+type move uint8
+
+const (
+	// look: nothing; decide again at the decision's time, or as soon as something came
+	look move = iota
+
+	// ask: request what is waited for
+	ask
+
+	// sendCopy: send a copy of the step
+	sendCopy
+
+	// leaveOut: leave this copy of the step out
+	leaveOut
+
+	// The moves from here on end the wait.
+
+	// goOn: what was waited for is there, or need not be waited for.
+	goOn
+
+	// tooLate: it did not come in time
+	tooLate
+
+	// tooNear: the drone did not become clear of the ground in time
+	tooNear
+
+	// stop: the task was ended
+	stop
+
+	// proven: the step is shown, or acknowledged where that is enough
+	proven
+
+	// refused: the vehicle refused the step
+	refused
+
+	// notShown: the vehicle acknowledged the step, and no report shows it
+	notShown
+
+	// notAcked: the vehicle did not acknowledge the step
+	notAcked
+
+	// notObeying: a takeover ended the step's task, and no report shows the step
+	notObeying
+)
+
+// ends reports whether a move ends the wait: the order of the moves says it.
+func (m move) ends() bool { return m >= goOn }
+
+// decision is a move, and for look the time at which to decide again.
+type decision struct {
+	move move
+	at   time.Time
+}
+
+// until decides a wait for something that needs no request.
+func until(end time.Time, came bool, now time.Time) decision {
+	if came {
+		return decision{move: goOn}
+	}
+	if !now.Before(end) {
+		return decision{move: tooLate}
+	}
+	return decision{look, end}
+}
+
+// asking is something that is requested again and again until it comes, or the time is over.
+type asking struct {
+	every time.Duration
+	end   time.Time
+
+	// asked: zero: not yet
+	asked time.Time
+}
+
+func (q *asking) decide(came bool, now time.Time) decision {
+	d := until(q.end, came, now)
+	if d.move != look {
+		return d
+	}
+
+	again := q.asked.Add(q.every)
+	if !now.Before(again) {
+		return decision{move: ask}
+	}
+	return decision{look, sooner(again, q.end)}
+}
+
 // loop is the one loop that waits: it does what decide says, until that says that the wait is over.
 func (w waiter) loop(decide func(now time.Time) decision, do func(move)) move {
 	for {
