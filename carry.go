@@ -149,7 +149,7 @@ func (d *drone) checkLimits(r request) error {
 	at := d.tel.position
 	here := place{at.lat, at.lon, at.relative, at.amsl}
 	return cmp.Or(r.checkLag(d.cmd.acks.behind), r.checkReach(here, d.tel.home, d.reach),
-		r.checkHeight(here, d.tel.home, d.tel.height(time.Now()), d.ceiling))
+		r.checkHeight(here, d.tel.home, d.tel.height(time.Now()), d.tel.ground.assumed, d.ceiling))
 }
 
 // placeAnew makes the place of a step that flies to one in metres, by the report that the step follows: the vehicle

@@ -515,8 +515,9 @@ func (r request) checkReach(at place, home point, reach float64) error {
 
 // checkHeight returns an error for a given height that its client hardly means: one above the ceiling, as a height
 // above the sea is that is given as one above home, or one in the ground that the drone has just left. above is how
-// high it is above that. Nobody is kept from coming down, and nothing unknown counts as low.
-func (r request) checkHeight(at place, home point, above, ceiling float64) error {
+// high it is above that, assumed that this ground is only assumed: it was landing. Nobody is kept from coming down, and
+// nothing unknown counts as low.
+func (r request) checkHeight(at place, home point, above float64, assumed bool, ceiling float64) error {
 	field, said, to := "altitude", "", or(r.altitude, math.NaN())
 	now := at.altitude
 	if math.IsNaN(now) {
@@ -536,11 +537,14 @@ func (r request) checkHeight(at place, home point, above, ceiling float64) error
 	}
 	switch descends := to <= now; {
 	case to > ceiling && !descends:
-		return refuse(codeOutOfRange, "%s: %s%.4g m above %s, and the ceiling is %g m; to fly higher start mavrest "+
+		return refuse(codeOutOfRange, "%s: %s%.8g m above %s, and the ceiling is %g m; to fly higher start mavrest "+
 			"with -ceiling %.0f", field, said, to, from, ceiling, math.Ceil(to))
 	case from == "home" && to < -homeMoves && above < lowOver && !(to >= now):
-		return refuse(codeOutOfRange, "%s: %s%.4g m below home, and the drone is %.1f m above the ground that it "+
-			"left; climb first", field, said, -to, above)
+		ground := fmt.Sprintf("the drone is %.1f m above the ground that it left", above)
+		if assumed {
+			ground = fmt.Sprintf("the drone was landing: the ground may be %.1f m below it", max(0, above))
+		}
+		return refuse(codeOutOfRange, "%s: %s%.8g m below home, and %s; climb first", field, said, -to, ground)
 	}
 	return nil
 }
@@ -573,8 +577,11 @@ func isNowhere(lat, lon float64) bool { return math.Round(lat*1e7) == 0 && math.
 
 // kilometres is a distance in a sentence.
 func kilometres(metres float64) string {
-	if math.IsNaN(metres) {
+	switch {
+	case math.IsNaN(metres):
 		return "an unknown distance"
+	case metres >= 1e6:
+		return fmt.Sprintf("%.0f km", metres/1000)
 	}
 	return fmt.Sprintf("%.4g km", metres/1000)
 }
@@ -853,6 +860,8 @@ func (v view) tooLow(what string) error {
 		is = "on it"
 	case math.IsNaN(v.height):
 		is = "at a height above it that is not known, taking off or landing"
+	case v.ground.assumed:
+		is = fmt.Sprintf("perhaps %.1f m above it, since it was landing", max(0, v.height))
 	}
 	return refuse(codeRefused, "%s: the drone must once have been %g m above the ground before it flies to a "+
 		"place, and is %s; take off, or climb, first", what, v.clearAt(), is)

@@ -194,6 +194,8 @@ func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
 		{"a digit too much", 9999, nan, 10, 10, 488, "-ceiling 9999"},
 		{"just over it", 120.4, nan, 10, 10, 488, "-ceiling 121"},
 		{"at it", 120, nan, 10, 10, 488, ""},
+		{"a little over it", 120.04, nan, 10, 10, 488, "altitude: 120.04 m above home, and the ceiling is 120 m"},
+		{"far over it", 10_000, nan, 10, 10, 488, "altitude: 10000 m above home"},
 		{"above the sea, as it was meant", nan, 508, 10, 10, 488, ""},
 		{"above the sea, over it", nan, 700, 10, 10, 488, "700 m above the sea is 212 m above home, and the ceiling"},
 		{"over it, but down", 130, nan, 150, 150, 488, ""},
@@ -225,7 +227,7 @@ func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
 			r.altitudeMSL = &c.amsl
 		}
 		here := place{47, 8, c.at, 488 + c.at}
-		if err := r.checkHeight(here, point{amsl: c.home}, c.above, defaultCeiling); err != nil {
+		if err := r.checkHeight(here, point{amsl: c.home}, c.above, false, defaultCeiling); err != nil {
 			lineEqual(t, c.name+": code", code(err), codeOutOfRange)
 			if c.says == "" || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s: %q, want %q", c.name, err, c.says)
@@ -234,12 +236,17 @@ func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
 			t.Errorf("%s: flown, want %q", c.name, c.says)
 		}
 	}
+	low := -2.0
+	err := request{verb: goesTo, altitude: &low}.checkHeight(place{47, 8, 20, 508}, point{amsl: 488}, 0, true,
+		defaultCeiling)
+	lineEqual(t, "down, behind a landing that was broken off in the air", fmt.Sprint(err), "altitude: 2 m below home, "+
+		"and the drone was landing: the ground may be 0.0 m below it; climb first")
 	for up, says := range map[float64]string{
 		20: "", 200: "up: 200 m up is 210 m above home", -60: "up: -60 m up is 50 m below home",
 	} {
 		r := request{verb: goesTo, offset: offset{up: &up}}
 		for _, altitude := range []float64{10, nan} {
-			err := r.checkHeight(place{47, 8, altitude, 498}, point{amsl: 488}, 1, defaultCeiling)
+			err := r.checkHeight(place{47, 8, altitude, 498}, point{amsl: 488}, 1, false, defaultCeiling)
 			if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 				t.Errorf("%v m up: %v, want %q", up, err, says)
 			}
