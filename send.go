@@ -59,6 +59,8 @@ func (d *drone) awaitReport(w waiter, t *task, s *step, x *departure) error {
 			*x = t.departure(s, now)
 		}
 		x.dueAnew(d.cmd.stood.dueAnew(x.due))
+
+		// hearProof asks at once, when an answer proves what comes from then on.
 		reports.awaited = x.due
 		return x.decide(reports, d.view(now).isClear(), d.link.hasFallen(), now)
 	}, func(move) {
