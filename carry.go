@@ -152,28 +152,6 @@ func (d *drone) checkLimits(r request) error {
 		r.checkHeight(here, d.tel.home, d.tel.height(time.Now()), d.tel.ground.assumed, d.ceiling))
 }
 
-// placeAnew makes the place of a step that flies to one in metres, by the report that the step follows: the vehicle
-// has moved on since its plan was made. It goes out right behind that, and its copies fly to the same place. What
-// height the plan keeps it keeps.
-func (d *drone) placeAnew(t *task, s *step) error {
-	if !t.request.offset.given() || !s.away || s.cmd != common.MAV_CMD_DO_REPOSITION {
-		return nil
-	}
-	v := d.view(time.Now())
-	r := t.request.placed(v)
-	if err := d.checkLimits(r); err != nil {
-		return err
-	}
-	to, err := r.destination(v, &aim{place: *t.plan.destination})
-	if err != nil {
-		return err
-	}
-	anew := r.reposition(v, to)
-	s.x, s.y, s.p = anew.x, anew.y, anew.p
-	t.plan.destination = &to
-	return nil
-}
-
 // aim is the destination whose height a task's plan keeps: see task.climbed, or that of what was commanded here last;
 // nil: there is none.
 func (d *drone) aim(t *task, v view) *aim {

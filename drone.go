@@ -454,8 +454,12 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 		d.machine.reports.takeAlive(now)
 		return
 	}
-	facts := func(shown shownMode) report { return d.reportOf(shown, now) }
-	for is := range d.machine.hearHeartbeat(beat, h.leaving, now, facts) {
+	complete := func(shown shownMode) report {
+		mode, _ := d.firmware().reported(shown.custom)
+		streamed := d.sticks.phase != stickOff && d.firmware() == px4
+		return report{shownMode: shown, mode: mode, amsl: d.tel.lastPosition(now).amsl, streamed: streamed}
+	}
+	for is := range d.machine.hearHeartbeat(beat, h.leaving, now, complete) {
 		d.takeReport(is, now)
 	}
 	if !d.online {
@@ -634,17 +638,6 @@ func (d *drone) modeName() string { return d.nameOf(d.machine.last.custom) }
 func (d *drone) nameOf(custom uint32) string {
 	_, name := d.firmware().reported(custom)
 	return name
-}
-
-// reportOf is what the vehicle shows, and the facts that the machine judges it by.
-func (d *drone) reportOf(b shownMode, now time.Time) report {
-	r := report{
-		shownMode: b,
-		amsl:      d.tel.lastPosition(now).amsl,
-		streamed:  d.sticks.phase != stickOff && d.firmware() == px4,
-	}
-	r.mode, _ = d.firmware().reported(b.custom)
-	return r
 }
 
 // view is the vehicle now. A position, velocity or landed state that is stale counts as unknown: a hold at

@@ -663,13 +663,13 @@ func (m *machine) hearNumber(custom uint32, left, now time.Time) (kept bool) {
 }
 
 // hearHeartbeat takes a HEARTBEAT that came at now, and yields what each report means that it makes, the oldest first;
-// the report is the last one then. facts completes a report, at that moment: an earlier one may have ended something.
+// the report is the last one then. complete adds what else is known then: an earlier one may have ended something.
 func (m *machine) hearHeartbeat(
-	beat shownMode, left leaving, now time.Time, facts func(shownMode) report,
+	beat shownMode, left leaving, now time.Time, complete func(shownMode) report,
 ) iter.Seq[judgement] {
 	return func(yield func(judgement) bool) {
 		for _, shown := range m.reports.takeHeartbeat(beat, m.last.shownMode, left, now) {
-			if !yield(m.judge(facts(shown))) {
+			if !yield(m.judge(complete(shown))) {
 				return
 			}
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
 // Times of a step's report (docs/design.md, rule 5).
@@ -44,6 +46,28 @@ func (d *drone) send(w waiter, t *task, s *step) error {
 		}
 		d.machine.reports.portAwayAt = time.Now()
 	}
+}
+
+// placeAnew makes the place of a step that flies to one in metres, by the report that the step follows: the vehicle
+// has moved on since its plan was made. It goes out right behind that, and its copies fly to the same place. What
+// height the plan keeps it keeps.
+func (d *drone) placeAnew(t *task, s *step) error {
+	if !t.request.offset.given() || !s.away || s.cmd != common.MAV_CMD_DO_REPOSITION {
+		return nil
+	}
+	v := d.view(time.Now())
+	r := t.request.placed(v)
+	if err := d.checkLimits(r); err != nil {
+		return err
+	}
+	to, err := r.destination(v, &aim{place: *t.plan.destination})
+	if err != nil {
+		return err
+	}
+	anew := r.reposition(v, to)
+	s.x, s.y, s.p = anew.x, anew.y, anew.p
+	t.plan.destination = &to
+	return nil
 }
 
 // awaitReport waits for the report that step s must follow (rule 5). Where x is the zero value the step is due, and x
