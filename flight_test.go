@@ -250,32 +250,6 @@ func TestACopterObeysThePilotAndItsFailsafeAtEveryMoment(t *testing.T) {
 	})
 }
 
-// The transmitter of a live receiver goes out of reach. ArduPilot's failsafe follows, unless our
-// stream prevents it. mavrest sends nothing against the failsafe.
-func TestACopterThatLosesItsReceiverObeysItsFailsafe(t *testing.T) {
-	atMoments(t, simArduPilot, copterVisits(t, simReceiverIdle, simReceiverInHand), nil, func(f *player, v visit) {
-		streamed := f.streams()
-		began := time.Now()
-		f.sim.setReceiver(simReceiverLost)
-		time.Sleep(1500 * time.Millisecond)
-		if v.name == "rtl" { // only the next heartbeat shows the failsafe
-			time.Sleep(600 * time.Millisecond)
-		}
-		o := f.status()
-		if failed := o["failsafe"] != false; failed == streamed || failed && o["mode"] != "rtl" {
-			f.Errorf("streamed %v: mode %v, failsafe %v", streamed, o["mode"], o["failsafe"])
-		}
-		if streamed {
-			return
-		}
-		time.Sleep(18 * time.Second)
-		f.wantMode("rtl")
-		if sent, sticks := f.sent(began.Add(time.Second + 2*simTick)); len(sent) > 0 || len(sticks) > 0 {
-			f.Errorf("sent after the failsafe: %q, %d sticks", sent, len(sticks))
-		}
-	})
-}
-
 func TestAfterACopterRestartsDisarmedTheModeIsManual(t *testing.T) {
 	atMoments(t, simArduPilot, copterVisits(t, simReceiverNone, simReceiverIdle, simReceiverInHand), nil,
 		func(f *player, _ visit) {
