@@ -537,14 +537,15 @@ func (r request) checkHeight(at place, home point, above float64, assumed bool, 
 	}
 	switch descends := to <= now; {
 	case to > ceiling && !descends:
-		return refuse(codeOutOfRange, "%s: %s%.8g m above %s, and the ceiling is %g m; to fly higher start mavrest "+
-			"with -ceiling %.0f", field, said, to, from, ceiling, math.Ceil(to))
+		return refuse(codeOutOfRange, "%s: %s%g m above %s, and the ceiling is %g m; to fly higher start mavrest "+
+			"with -ceiling %.0f", field, said, centimetres(to), from, ceiling, math.Ceil(to))
 	case from == "home" && to < -homeMoves && above < lowOver && !(to >= now):
 		ground := fmt.Sprintf("the drone is %.1f m above the ground that it left", above)
 		if assumed {
 			ground = fmt.Sprintf("the drone was landing: the ground may be %.1f m below it", max(0, above))
 		}
-		return refuse(codeOutOfRange, "%s: %s%.8g m below home, and %s; climb first", field, said, -to, ground)
+		return refuse(codeOutOfRange, "%s: %s%g m below home, and %s; climb first", field, said, centimetres(-to),
+			ground)
 	}
 	return nil
 }
@@ -574,6 +575,9 @@ func (r request) checkPlaceReach(at place, home point, reach float64) error {
 
 // isNowhere reports whether a place is 0, 0: it lies in the sea, and is what a client sends that has no place.
 func isNowhere(lat, lon float64) bool { return math.Round(lat*1e7) == 0 && math.Round(lon*1e7) == 0 }
+
+// centimetres is a height in metres, rounded for a sentence.
+func centimetres(metres float64) float64 { return math.Round(metres*100) / 100 }
 
 // kilometres is a distance in a sentence.
 func kilometres(metres float64) string {
