@@ -440,9 +440,8 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	sticks := func(s *view) { s.custom = entered[copter][ModePosition] }
 	const (
 		noTarget = "the autopilot flies to no place any more: another program flies it"
-		ms       = int(time.Millisecond)
-		from     = 100 + 2*int(targetEvery)/ms
-		until    = from + int(targetGone)/ms
+		from     = 100 + 2*int(targetEvery/time.Millisecond)
+		until    = from + int(targetGone/time.Millisecond)
 	)
 	const elsewhere = "the autopilot flies to another place"
 	for _, c := range []struct {
