@@ -213,8 +213,8 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 // awaitFamily waits until the vehicle has shown that it is what it calls itself. Where it may be in the air what makes
 // it safe goes out without that: mavrest may have started again, or what it sends may be lost on its way.
 func (d *drone) awaitFamily(w waiter, t *task) error {
-	unproven := func() error { return d.view(time.Now()).doubt }
-	if unproven() == nil || t.firstLeg != nil {
+	doubt := func() error { return d.view(time.Now()).doubt }
+	if doubt() == nil || t.firstLeg != nil {
 		return nil
 	}
 	request := func() {
@@ -222,11 +222,11 @@ func (d *drone) awaitFamily(w waiter, t *task) error {
 			d.params.request(name)
 		}
 	}
-	judged := func() bool { return code(unproven()) != codeOffline }
+	judged := func() bool { return code(doubt()) != codeOffline }
 	if err := t.ask(w, copyEvery, time.Now().Add(familyWait), request, judged); err != nil {
 		return err
 	}
-	if err := unproven(); err != nil && (judged() || !t.request.stays() || !d.view(time.Now()).flying()) {
+	if err := doubt(); err != nil && (judged() || !t.request.stays() || !d.view(time.Now()).flying()) {
 		return err
 	}
 

@@ -321,9 +321,15 @@ func (d *drone) hearForeignSticks(at time.Time) {
 	d.change(func() { d.sticks.hearForeign(d.situation(at)) })
 }
 
-// hearReplaced takes that the vehicle may be another one; follow makes the link send to it.
+// hearReplaced is restarted for a vehicle that may be another one: nothing that is known holds for it, and no stream of
+// ours goes to it. follow makes the link send to it.
 func (d *drone) hearReplaced(at time.Time, follow func()) {
-	d.change(func() { d.replaced(at, follow) })
+	d.change(func() {
+		d.tel.replace()
+		d.sticks = sticks{}
+		follow()
+		d.restarted(at, "the vehicle was silent, and has started again meanwhile or is another one")
+	})
 }
 
 // hearNotice takes what the link has to say to the user.
@@ -389,8 +395,7 @@ func (d *drone) hearAck(m *common.MessageCommandAck, now time.Time) {
 		return
 	}
 	d.cmd.acks.hear(m.Command, uint8(m.Result), now)
-	d.handshake.hearAnswer(now)
-	d.handshake.answered = true
+	d.handshake.hearAck(now)
 	d.link.acknowledged()
 	if m.Command == common.MAV_CMD_REQUEST_MESSAGE && m.Result == common.MAV_RESULT_ACCEPTED {
 		d.machine.reports.takeAck()
@@ -482,8 +487,8 @@ const px4CriticalActs = firmwareVersion(1<<24 | 15<<16)
 // takeReport ends what the last report ends, by what it means.
 func (d *drone) takeReport(is judgement, now time.Time) {
 	shown := d.machine.last
-	d.cmd.acks.hearReport(d.machine.last)
-	d.link.recorder.setArmed(d.machine.last.armed)
+	d.cmd.acks.hearReport(shown)
+	d.link.recorder.setArmed(shown.armed)
 
 	// What is only read may call much critical, and others command it.
 	failsafeActs := is.failsafeActs && d.view(now).readOnly() == nil
@@ -525,15 +530,6 @@ func (d *drone) takeover(why string, failsafe bool, at time.Time) {
 	d.handshake.targetChanges()
 	d.sticks.switched(d.situation(time.Now()))
 	d.logMode(why)
-}
-
-// replaced is restarted for a vehicle that may be another one: nothing that is known holds for it, and no stream
-// of ours goes to it.
-func (d *drone) replaced(now time.Time, follow func()) {
-	d.tel.replace()
-	d.sticks = sticks{}
-	follow()
-	d.restarted(now, "the vehicle was silent, and has started again meanwhile or is another one")
 }
 
 // restarted ends and forgets what does not survive a restart of the autopilot, and begins the

@@ -114,7 +114,7 @@ type handshake struct {
 	// questioned is when askRound ran last.
 	questioned time.Time
 
-	// answered: the vehicle has answered something since askRound ran last
+	// answered: the vehicle has acknowledged something since askRound ran last
 	answered bool
 
 	// unanswered is how often a parameter, by the first of its names, was not answered though other things were.
@@ -211,6 +211,12 @@ func (h *handshake) hearAnswer(now time.Time) {
 	if h.answeredFrom.IsZero() {
 		h.answeredFrom = now
 	}
+}
+
+// hearAck takes that the vehicle has acknowledged something.
+func (h *handshake) hearAck(now time.Time) {
+	h.hearAnswer(now)
+	h.answered = true
 }
 
 // answersFor is for how long the vehicle has answered; 0 if it has not.

@@ -613,8 +613,8 @@ const (
 	meansTakeover
 )
 
-// meaning is what a report means; claim is the claim that explains it, −1 if none does. Its order counts: what is
-// explained only arms or disarms, too, and keeps what was commanded.
+// meaning is what a report means; claim is the claim that explains it, −1 if none does. Its order counts: a
+// report that is explained keeps what was commanded, also where it only arms or disarms.
 func (m *machine) meaning(r report, claim int) meaning {
 	first := !m.known
 	same := !first && r.custom == m.last.custom

@@ -23,6 +23,7 @@ const (
 	urgentKept = 500 * time.Millisecond
 )
 
+// errPortAway: the first copy of a step could not be queued: the port is down, or its queue is full.
 var errPortAway = errors.New("the port was away when a step was due")
 
 // send waits until a step may go out, and sends it. If the port is away by then, it does both again.
@@ -76,10 +77,10 @@ func (d *drone) awaitReport(w waiter, t *task, s *step, x *departure) error {
 	reports := &d.machine.reports
 	x.asked = false
 	end := t.loop(w, func(now time.Time) decision {
-		if at := d.ready(s); x.due.IsZero() && now.Before(at) {
-			return decision{look, at}
-		}
 		if x.due.IsZero() {
+			if at := d.ready(s); now.Before(at) {
+				return decision{look, at}
+			}
 			*x = t.departure(s, now)
 		}
 		x.dueAnew(d.cmd.stood.dueAnew(x.due))
