@@ -181,11 +181,10 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 		return err
 	}
 	d.cmd.join(t, d.view(time.Now()))
-	t.loop(w, func(now time.Time) decision {
+	if _, err := t.loop(w, func(now time.Time) decision {
 		// It waits without an end.
 		return until(now.Add(giveUp), t == d.cmd.current(), now)
-	}, nil)
-	if err := t.mustStop(); err != nil {
+	}, nil); err != nil {
 		return err
 	}
 	if err := d.awaitFamily(w, t); err != nil {
@@ -301,7 +300,7 @@ func (d *drone) awaitLift(w waiter, t *task) error {
 	// A client that waits is heard when its request comes, and no longer.
 	d.sticks.client.spoke = v.now
 	l := lift{within: v.clearWithin()}
-	end := t.loop(w, func(now time.Time) decision {
+	end, err := t.loop(w, func(now time.Time) decision {
 		v := d.view(now)
 		return l.decide(v.isClear() || d.mustClimb(t, now), v.landed == onGround, v.online, now)
 	}, nil)
@@ -312,7 +311,7 @@ func (d *drone) awaitLift(w waiter, t *task) error {
 	case tooNear:
 		return d.view(time.Now()).tooLow(t.request.name())
 	}
-	return t.mustStop()
+	return err
 }
 
 // climb sends a vehicle straight up that is too near the ground to fly to a place, and that nothing lifts. The task
@@ -503,9 +502,22 @@ func (d *drone) askHome(w waiter, t *task) error {
 		return err
 	}
 	d.tel.home = unknownPoint
-	s := &t.plan.steps[0]
-	x := t.departure(s, time.Now())
-	return d.awaitReport(w, t, s, &x)
+	return d.awaitLine(w, t, &t.plan.steps[0])
+}
+
+// awaitLine waits for a report that leaves from now on: without one the line is the reason why a question was not
+// answered, and why a step can't be sent.
+func (d *drone) awaitLine(w waiter, t *task, s *step) error {
+	reports, trip, now := &d.machine.reports, d.cmd.acks.roundTrip(), time.Now()
+	reports.awaited = now
+	heard := func() bool { return !reports.after.Before(now) }
+	err := t.ask(w, againAfter(trip), now.Add(max(answerWait, trip+tripMargin)), func() {
+		d.cmd.askForReport(true, time.Now())
+	}, heard)
+	if err != nil || heard() {
+		return err
+	}
+	return d.notSent(t, s, tooLate)
 }
 
 // prepare provides what a plan needs before its first step: the receiver's state, the parameter
@@ -671,7 +683,7 @@ func (d *drone) reasons(w waiter, t *task, why *commandError) error {
 	if s.arms() && !d.machine.last.armed && d.firmware() == px4 && checksOld {
 		*asked = time.Now()
 		run := px4.step(common.MAV_CMD_RUN_PREARM_CHECKS)
-		if err := t.transact(w, &run); err != nil {
+		if err := d.send(w, t, &run); err != nil {
 			d.log.Debug("no report of the checks before arming", "error", err)
 		}
 		d.cmd.acks.requestMessage(idSysStatus)

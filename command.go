@@ -80,9 +80,6 @@ type command struct {
 	// blind: its copies follow no report: it makes the drone safe, and a client asked for it
 	blind bool
 
-	// asked: a report was requested since the first copy
-	asked bool
-
 	// ackedAt is when ACCEPTED came first; zero if it has not.
 	ackedAt time.Time
 
@@ -125,17 +122,13 @@ func newAcks(l *link, tel *telemetry) *acks {
 	}
 }
 
-// open begins to wait for the acks of a step.
-func (a *acks) open(s *step, before report) *command {
-	c := &command{step: s, before: before}
-	a.waiting[s.cmd] = c
-	return c
-}
-
-// close ends the wait. Where the command was repeated or not answered, acks of it may still come.
+// close ends the wait, if a copy went out. Where the command was repeated or not answered, acks of it may still come.
 func (a *acks) close(c *command) {
+	if c.copies == 0 {
+		return
+	}
 	delete(a.waiting, c.step.cmd)
-	if c.copies > 1 || (c.copies == 1 && !c.answered()) {
+	if c.copies > 1 || !c.answered() {
 		a.late[c.step.cmd] = c.triedAt
 	}
 }
@@ -157,7 +150,7 @@ func (a *acks) modeAnswered(cmd common.MAV_CMD) {
 	}
 }
 
-// send sends a copy of the step. The command is waiting already: open comes first.
+// send sends a copy of the step. From the first one on the command waits for its acks.
 func (a *acks) send(c *command) error {
 	now := time.Now()
 	c.triedAt = now
@@ -170,6 +163,7 @@ func (a *acks) send(c *command) error {
 	}
 	if c.copies == 0 {
 		c.sentAt = now
+		a.waiting[c.step.cmd] = c
 	}
 	c.copies++
 	if c.step.to != nil {
@@ -188,7 +182,7 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	a.modeAnswered(cmd)
 	c, accepted := a.waiting[cmd], result == uint8(common.MAV_RESULT_ACCEPTED)
 	switch {
-	case c == nil || c.copies == 0 || now.Before(c.sentAt):
+	case c == nil || now.Before(c.sentAt):
 		// It answers no copy of a command that waits.
 	case !accepted && c.refusal == nil:
 		c.refusal = &result

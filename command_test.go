@@ -88,13 +88,13 @@ func TestAnAckFromBeforeTheFirstCopyAnswersNothing(t *testing.T) {
 		now := time.Unix(1000, 0)
 		a := newAcks(new(link), &telemetry{})
 		arm := copter.armDisarm(true)
-		c := a.open(&arm, report{})
+		c := &command{step: &arm}
 
 		a.hear(arm.cmd, uint8(result), now)
 		lineEqual(t, fmt.Sprint(result, " before a copy went out"), c.answered(), false)
 
-		c.copies = 1
 		c.sentAt = now
+		a.waiting[arm.cmd] = c
 		a.hear(arm.cmd, uint8(result), now.Add(-time.Millisecond))
 		lineEqual(t, fmt.Sprint(result, " heard before the first copy, and read after it"), c.answered(), false)
 
@@ -232,7 +232,7 @@ func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *t
 			{1, []common.MAV_RESULT{ackInProgress}, lateAck},
 			{2, []common.MAV_RESULT{ackAccepted}, lateAck},
 		} {
-			x := a.open(&s, report{})
+			x := &command{step: &s}
 			for range c.copies {
 				a.send(x)
 			}
@@ -245,7 +245,7 @@ func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *t
 		}
 
 		// The round trip that counts is the one of now: behind an outage it falls at once.
-		x := a.open(&s, report{})
+		x := &command{step: &s}
 		a.send(x)
 		a.trip = 8 * time.Second
 		a.close(x)
@@ -254,7 +254,7 @@ func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *t
 		lineEqual(t, "the next one may go on a quick line after", time.Until(a.lateUntil(speed)), lateAck)
 		time.Sleep(2 * lateAck)
 
-		c := a.open(&s, report{})
+		c := &command{step: &s}
 		stale := time.Now().Add(-time.Millisecond)
 		a.hear(speed, uint8(ackFailed), time.Now())
 		a.send(c)
@@ -439,14 +439,18 @@ func TestAStepGoesOutAfterAReport(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.task.request, c.task.commander = c.request, &commander{acks: &acks{trip: ms(c.trip)}}
 			x, f := c.task.departure(&step{}, epoch), &following{now: epoch}
-			f.plays(first(c.happens), func() decision {
-				return x.decide(&f.reports, true, f.fallen, f.now)
-			},
-				func(m move) { x.asked = true; f.ask(m) })
+			f.plays(first(c.happens), func() decision { return x.decide(&f.reports, true, f.fallen, f.now) }, f.ask)
 			lineEqual(t, "it ends", f.end, c.end)
 			wantAsks(t, f, ms(c.trip))
 		})
 	}
+
+	// A question follows none.
+	checks := px4.step(common.MAV_CMD_RUN_PREARM_CHECKS)
+	client.request, client.commander = armIt, &commander{acks: &acks{}}
+	x, old := client.departure(&checks, epoch.Add(time.Hour)), reports{at: epoch}
+	lineEqual(t, "PX4's checks, an hour after the last report", x.decide(&old, true, false, epoch.Add(time.Hour)),
+		decision{move: depart})
 }
 
 // Rule 11. The wait begins at 0 and may last 10 s.
@@ -485,11 +489,11 @@ func TestWhatFliesToAPlaceWaitsUntilTheDroneIsClear(t *testing.T) {
 		away, clear, urgent bool
 		want                move
 	}{
-		{"a step to a place, clear", true, true, false, goOn},
+		{"a step to a place, clear", true, true, false, depart},
 		{"a step to a place that touched the ground again", true, false, false, tooNear},
 		{"a landing at a place that touched the ground again", true, false, true, tooNear},
-		{"a hold at the ground", false, false, true, goOn},
-		{"a takeoff", false, false, false, goOn},
+		{"a hold at the ground", false, false, true, depart},
+		{"a takeoff", false, false, false, depart},
 	} {
 		whose := firstStep
 		if c.urgent {
@@ -585,12 +589,11 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 			f.plays(first(before), func() decision { return decision{move: goOn} }, nil)
 			f.command = &command{step: &c.step, before: f.last, copies: 1, sentAt: epoch, triedAt: epoch,
 				copyDue: epoch.Add(copyEvery), blind: true}
-			f.copies, f.reports.asked = []int{0}, time.Time{}
+			f.copies = []int{0}
 			f.plays(after, func() decision { return f.command.decide(&f.machine, 0, f.taken, f.now) },
 				func(m move) {
 					switch m {
 					case ask:
-						f.command.asked = true
 						f.ask(m)
 						return
 					case sendCopy:

@@ -378,7 +378,7 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 	first.slow = false
 	h.kinds[questionKind{stream: first.id}] = true
 	request := h.firmware.step(common.MAV_CMD_SET_MESSAGE_INTERVAL, float32(first.id), 1e6/first.hz)
-	h.open, h.openFor = a.open(&request, report{}), first
+	h.open, h.openFor = &command{step: &request}, first
 	a.send(h.open)
 	return now.Add(a.copyGap())
 }

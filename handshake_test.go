@@ -292,7 +292,9 @@ func TestALateAckOfAStreamsRequestDoesNotAnswerTheNextOne(t *testing.T) {
 			lineEqual(t, fmt.Sprint("answered and denied: ", s.id), got, [2]bool{true, false})
 		}
 		a := b.drone.cmd.acks
-		b.drone.handshake.open = a.open(&step{cmd: 1}, report{})
+		open := &command{step: &step{cmd: 1}}
+		a.send(open)
+		b.drone.handshake.open = open
 		b.drone.handshake.begin(time.Now())
 		lineEqual(t, "waits for the ack of the handshake before", a.waiting[1], nil)
 	})

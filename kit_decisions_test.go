@@ -102,7 +102,7 @@ func (f *following) comes(what string) {
 	}
 }
 
-// plays follows a decision through a script: "5 ack, 25 shows", in ms.
+// plays follows a decision through a script: "5 ack, 25 shows", in ms. It ends when the step departs, too.
 func (f *following) plays(script string, decide func() decision, do func(move)) {
 	type event struct {
 		at   time.Time
@@ -130,7 +130,7 @@ func (f *following) plays(script string, decide func() decision, do func(move)) 
 		}
 
 		switch d := decide(); {
-		case d.move >= goOn:
+		case d.move.ends() || d.move == depart:
 			f.end = fmt.Sprint(d.move, " ", f.sinceEpoch())
 			return
 		case d.move != look:
@@ -145,13 +145,12 @@ func (f *following) plays(script string, decide func() decision, do func(move)) 
 }
 
 func (m move) String() string {
-	return [...]string{"look", "ask", "sendCopy", "leaveOut", "go", "late", "low", "stop", "proven", "refused",
-		"not shown", "not acked", "not obeying"}[m]
+	return [...]string{"look", "ask", "go", "sendCopy", "leaveOut", "go on", "late", "low", "ended", "proven",
+		"refused", "not shown", "not acked", "not obeying"}[m]
 }
 
 func (f *following) ask(move) {
-	f.reports.asked = f.now
-	f.reports.askedProof = f.now
+	f.reports.ask(true, f.now)
 	f.asks = append(f.asks, f.sinceEpoch())
 }
 

@@ -348,7 +348,7 @@ func TestPaddingGoesAheadOfEachRepeatWhereBytesMayBeLost(t *testing.T) {
 	for lossy, want := range map[bool]int{false: 2, true: 3} {
 		d := newDrone(device{lossy: lossy}, 0, false, slog.Default())
 		d.link.writer = newWriter(d.link, nil)
-		x := d.cmd.acks.open(&step{}, report{})
+		x := &command{step: &step{}}
 		d.cmd.acks.send(x)
 		d.cmd.acks.send(x)
 		lineEqual(t, "messages and padding", len(d.link.writer.queue), want)

@@ -371,8 +371,8 @@ type reports struct {
 	// vain is by how many the requests that were accepted outnumber the HEARTBEATs that came, from 0 to vainMost.
 	vain int
 
-	// awaited is the moment after which a report must have left that a step waits for, or waited for last: awaitReport
-	// and transact set it. proven is the last such moment after which all left that came then.
+	// awaited is the moment after which a report must have left that a step waits for, or waited for last: untilGone
+	// and untilProven set it. proven is the last such moment after which all left that came then.
 	awaited, proven time.Time
 
 	// portAway: the last request of HEARTBEAT could not be queued: the port is down, or its queue is full
@@ -390,6 +390,9 @@ func (r *reports) ask(waits bool, now time.Time) {
 		r.askedProof = now
 	}
 }
+
+// askedSince reports whether a report that proves when it left was requested at a moment or since.
+func (r *reports) askedSince(at time.Time) bool { return !r.askedProof.Before(at) }
 
 // takeAck takes that a request for a message was accepted.
 func (r *reports) takeAck() {

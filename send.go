@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -23,30 +22,104 @@ const (
 	urgentKept = 500 * time.Millisecond
 )
 
-// errPortAway: the first copy of a step could not be queued: the port is down, or its queue is full.
-var errPortAway = errors.New("the port was away when a step was due")
-
-// send waits until a step may go out, and sends it. If the port is away by then, it does both again.
+// send takes a step its whole way, and returns why it was not sent, or why the vehicle did not take it: it waits until
+// the step may go (rule 5), sends it, and repeats it until it is proven (rule 6).
 func (d *drone) send(w waiter, t *task, s *step) error {
-	// It is kept: on the second try the step is due since the first one, and does not wait for another 1.5 s.
 	var x departure
-	for {
-		if err := d.awaitReport(w, t, s, &x); err != nil {
-			return err
+	c := &command{step: s, blind: t.request.urgent() && !t.request.toPlace() && !t.unasked()}
+	defer d.cmd.acks.close(c)
+	end, err := t.loop(w, func(now time.Time) decision {
+		if c.copies == 0 {
+			return d.untilGone(t, s, &x, now)
 		}
-
-		// Not machine.explains: that also accepts the mode that a disarmed vehicle falls back to.
-		if g := d.machine.commanded; t.command != nil && s.arms() && g != nil && d.machine.last.custom != g.number {
-			return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
-		}
-		if err := d.placeAnew(t, s); err != nil {
-			return err
-		}
-		if err := t.transact(w, s); err != errPortAway {
-			return err
-		}
-		d.machine.reports.portAwayAt = time.Now()
+		return d.untilProven(t, c, now)
+	}, func(m move) error { return d.carryOn(t, c, m) })
+	switch {
+	case err != nil:
+		return err
+	case end == proven:
+		d.cmd.acks.modeAnswered(s.cmd)
+		return nil
+	case c.copies == 0:
+		return d.notSent(t, s, end)
 	}
+	return t.failure(c, end)
+}
+
+// untilGone decides for a step until its first copy has gone. Where x is the zero value the step is due, and x its
+// departure, once it is ready.
+func (d *drone) untilGone(t *task, s *step, x *departure, now time.Time) decision {
+	if x.due.IsZero() {
+		if at := d.ready(s); now.Before(at) {
+			return decision{look, at}
+		}
+		*x = t.departure(s, now)
+	}
+	x.due = d.cmd.stood.dueAnew(x.due)
+
+	// hearProof asks at once, when an answer proves what comes from then on.
+	reports := &d.machine.reports
+	reports.awaited = x.due
+	return x.decide(reports, d.view(now).isClear(), d.link.hasFallen(), now)
+}
+
+// untilProven decides from then on.
+func (d *drone) untilProven(t *task, c *command, now time.Time) decision {
+	c.copyDue = d.cmd.stood.dueAnew(c.copyDue)
+	if !c.blind && d.link.hasFallen() {
+		// The ack is on the way as well, and so may be a pilot's switch.
+		c.copyDue = later(c.copyDue, now.Add(lineJitter))
+	}
+	d.machine.reports.awaited = c.copyDue
+	return c.decide(&d.machine, d.cmd.acks.roundTrip(), t.takenOver(), now)
+}
+
+// carryOn does what was decided for a step.
+func (d *drone) carryOn(t *task, c *command, m move) (err error) {
+	switch m {
+	case ask:
+		d.cmd.askForReport(true, time.Now())
+		return nil
+	case depart:
+		err = d.depart(t, c)
+	case sendCopy:
+		t.sendCopy(c)
+	case leaveOut:
+		// Its time passes. Those that were missed are not made up either.
+	}
+	c.copyDue = time.Now().Add(d.cmd.acks.copyGap())
+	return err
+}
+
+// depart sends a step's first copy. If the port is away by then the step waits for another report, and is due since it
+// was first: it does not wait for another 1.5 s.
+func (d *drone) depart(t *task, c *command) error {
+	s := c.step
+
+	// Not machine.explains: that also accepts the mode that a disarmed vehicle falls back to.
+	if g := d.machine.commanded; t.command != nil && s.arms() && g != nil && d.machine.last.custom != g.number {
+		return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
+	}
+	if err := d.placeAnew(t, s); err != nil {
+		return err
+	}
+	c.before = d.machine.last
+	if t.sendCopy(c); c.copies == 0 {
+		d.machine.reports.portAwayAt = time.Now()
+		d.machine.reports.askNow()
+	}
+	return nil
+}
+
+// notSent is the error of a step that could not go.
+func (d *drone) notSent(t *task, s *step, why move) error {
+	switch {
+	case why == tooNear:
+		return d.view(time.Now()).tooLow(t.request.name())
+	case d.machine.reports.portAway && t.command == nil:
+		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
+	}
+	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
 }
 
 // placeAnew makes the place of a step that flies to one in metres, by the report that the step follows: the vehicle
@@ -71,40 +144,6 @@ func (d *drone) placeAnew(t *task, s *step) error {
 	return nil
 }
 
-// awaitReport waits for the report that step s must follow (rule 5). Where x is the zero value the step is due, and x
-// its departure, once it is ready.
-func (d *drone) awaitReport(w waiter, t *task, s *step, x *departure) error {
-	reports := &d.machine.reports
-	x.asked = false
-	end := t.loop(w, func(now time.Time) decision {
-		if x.due.IsZero() {
-			if at := d.ready(s); now.Before(at) {
-				return decision{look, at}
-			}
-			*x = t.departure(s, now)
-		}
-		x.dueAnew(d.cmd.stood.dueAnew(x.due))
-
-		// hearProof asks at once, when an answer proves what comes from then on.
-		reports.awaited = x.due
-		return x.decide(reports, d.view(now).isClear(), d.link.hasFallen(), now)
-	}, func(move) {
-		x.asked = true
-		d.cmd.askForReport(true, time.Now())
-	})
-	switch {
-	case end == stop:
-		return t.mustStop()
-	case end == goOn:
-		return nil
-	case end == tooNear:
-		return d.view(time.Now()).tooLow(t.request.name())
-	case reports.portAway && t.command == nil:
-		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
-	}
-	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
-}
-
 // ready is when a step may go out: its sticks were streamed for long enough, the last mode change
 // is long enough ago, and no late ack of an earlier command can answer it.
 func (d *drone) ready(s *step) time.Time {
@@ -121,12 +160,14 @@ func (d *drone) ready(s *step) time.Time {
 
 // departure is that of the task's next step, which could first go when it was due.
 func (t *task) departure(s *step, due time.Time) departure {
-	return departure{due: due, whose: t.departs(due), away: s.away, trip: t.commander.acks.roundTrip()}
+	return departure{due: due, whose: t.whoseStep(s, due), away: s.away, trip: t.commander.acks.roundTrip()}
 }
 
-// departs is whose the task's next step is.
-func (t *task) departs(due time.Time) departs {
+// whoseStep is whose the task's next step is.
+func (t *task) whoseStep(s *step, due time.Time) whoseStep {
 	switch {
+	case s.asks():
+		return question
 	case t.firstLeg != nil:
 		return ownLanding
 	case t.unasked():
@@ -139,12 +180,12 @@ func (t *task) departs(due time.Time) departs {
 	return firstStep
 }
 
-// departs is whose step departs, and so which report it follows (rule 5).
-type departs uint8
+// whoseStep is whose step departs, and so which report it follows (rule 5).
+type whoseStep uint8
 
 const (
 	// laterStep: of a client, and not the first one that was due at once
-	laterStep departs = iota
+	laterStep whoseStep = iota
 
 	// firstStep: the first step of a client's command, which was due at once
 	firstStep
@@ -157,6 +198,9 @@ const (
 
 	// ownLanding: mavrest's own landing over a place, where the drone stands still
 	ownLanding
+
+	// question: it changes nothing in the flight
+	question
 )
 
 // departure is a step that is due: it goes out after a report (rule 5), and to a place only once the drone is
@@ -166,24 +210,15 @@ type departure struct {
 	due time.Time
 
 	// whose says what it waits for.
-	whose departs
+	whose whoseStep
 
 	// away: it flies to a place
 	away bool
 
 	trip time.Duration
-
-	// asked: a report was requested since it is due
-	asked bool
 }
 
-// dueAnew sets when the step is due. Where that is another time a report is to be requested again.
-func (x *departure) dueAnew(due time.Time) {
-	x.asked = x.asked && due.Equal(x.due)
-	x.due = due
-}
-
-// decide says goOn once the step may go out. A report from before the port was last found down does not count. fallen
+// decide says depart once the step may go out. A report from before the port was last found down does not count. fallen
 // says that the line has fallen behind.
 func (x *departure) decide(r *reports, clear, fallen bool, now time.Time) decision {
 	// The drone was clear when the step was planned, so it has touched the ground again.
@@ -197,11 +232,11 @@ func (x *departure) decide(r *reports, clear, fallen bool, now time.Time) decisi
 	}
 	waits := r.keeps() || !r.at.After(r.portAwayAt) || (x.whose == ownLanding && fallen)
 	if !waits && x.follows(r) {
-		return decision{move: goOn}
+		return decision{move: depart}
 	}
 
 	again := r.dueAwaited(x.trip)
-	if !x.asked || !now.Before(again) {
+	if !r.askedSince(x.due) || !now.Before(again) {
 		return decision{move: ask}
 	}
 
@@ -209,7 +244,7 @@ func (x *departure) decide(r *reports, clear, fallen bool, now time.Time) decisi
 	atEnd := tooLate
 	if blind := x.withoutReport(r); !blind.IsZero() && blind.Before(end) {
 		end = blind
-		atEnd = goOn
+		atEnd = depart
 	}
 	if !now.Before(end) {
 		return decision{move: atEnd}
@@ -219,9 +254,12 @@ func (x *departure) decide(r *reports, clear, fallen bool, now time.Time) decisi
 
 // follows reports whether the last report is one that the step may follow. An older one does not count: a pilot's
 // switch may be newer. A client's first step follows what its client may have seen; any other a report that left for
-// certain after it was due.
+// certain after it was due. A question follows none.
 func (x *departure) follows(r *reports) bool {
-	if x.whose == firstStep || x.whose == firstToSafety {
+	switch x.whose {
+	case question:
+		return true
+	case firstStep, firstToSafety:
 		return !r.at.Before(x.due.Add(-reportFresh))
 	}
 	return !r.after.Before(x.due)
@@ -258,50 +296,6 @@ func (c *commander) askForReport(waits bool, now time.Time) {
 	if r.portAway = c.acks.requestMessage(idHeartbeat) != nil; r.portAway {
 		r.portAwayAt = now
 	}
-}
-
-// transact sends one command, repeats it until it is answered, and returns why the vehicle did
-// not take it (rule 6).
-func (t *task) transact(w waiter, s *step) error {
-	c := t.commander
-	x := c.acks.open(s, c.machine.last)
-	defer c.acks.close(x)
-	t.sendCopy(x)
-	if x.copies == 0 {
-		return errPortAway
-	}
-	x.copyDue = x.sentAt.Add(c.acks.copyGap())
-	x.blind = t.request.urgent() && !t.request.toPlace() && !t.unasked()
-	end := t.loop(w, func(now time.Time) decision {
-		x.copyDue = c.stood.dueAnew(x.copyDue)
-		if !x.blind && c.acks.link.hasFallen() {
-			// The ack is on the way as well, and so may be a pilot's switch.
-			x.copyDue = later(x.copyDue, now.Add(lineJitter))
-		}
-		c.machine.reports.awaited = x.copyDue
-		return x.decide(c.machine, c.acks.roundTrip(), t.endedBy != nil, now)
-	}, func(m move) {
-		now := time.Now()
-		switch m {
-		case ask:
-			x.asked = true
-			c.askForReport(true, now)
-			return
-		case sendCopy:
-			t.sendCopy(x)
-		case leaveOut:
-			// Its time passes. Those that were missed are not made up either.
-		}
-		x.copyDue = now.Add(c.acks.copyGap())
-	})
-	switch end {
-	case stop:
-		return t.mustStop()
-	case proven:
-		c.acks.modeAnswered(s.cmd)
-		return nil
-	}
-	return t.failure(x, end)
 }
 
 // sendCopy sends a copy.
@@ -364,7 +358,7 @@ func (c *command) decide(m *machine, trip time.Duration, taken bool, now time.Ti
 	// A report may prove it now, or a copy waits for one.
 	if waits || c.acked() || c.step.byReport() {
 		again := r.dueAwaited(trip)
-		asked := c.asked && !c.ackedAt.After(r.asked) && !(waits && r.askedProof.Before(c.copyDue))
+		asked := r.askedSince(c.sentAt) && !c.ackedAt.After(r.asked) && !(waits && r.askedProof.Before(c.copyDue))
 		if !asked || !now.Before(again) {
 			return decision{move: ask}
 		}

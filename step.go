@@ -44,6 +44,9 @@ func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM
 // step: it enters a stick mode, or arms. ArduPilot without a receiver arms only on a stream.
 func (s *step) needsStream() bool { return s.arms() || (s.to != nil && s.to.mode.flownBySticks()) }
 
+// asks reports whether the command changes nothing in the flight: it is a question.
+func (s *step) asks() bool { return s.cmd == common.MAV_CMD_RUN_PREARM_CHECKS }
+
 // byReport reports whether a report proves the command, whatever its acks are.
 func (s *step) byReport() bool {
 	return s.cmd == common.MAV_CMD_DO_SET_MODE || s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM

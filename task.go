@@ -300,7 +300,7 @@ func (t *task) ended(format string, args ...any) error {
 // takenOver reports whether a takeover or a disarming ended the task.
 func (t *task) takenOver() bool { return t.endedBy != nil && t.endedBy.code == codeInterrupted }
 
-// onWire reports whether transact still waits for the outcome of the step that the task sent last.
+// onWire reports whether send still waits for the outcome of the step that the task sent last.
 func (t *task) onWire() bool {
 	return t.command != nil && t.commander.acks.waiting[t.command.step.cmd] == t.command
 }
@@ -402,7 +402,10 @@ const (
 	// ask: request what is waited for
 	ask
 
-	// sendCopy: send a copy of the step
+	// depart: send the first copy of the step
+	depart
+
+	// sendCopy: send another one
 	sendCopy
 
 	// leaveOut: leave this copy of the step out
@@ -419,8 +422,8 @@ const (
 	// tooNear: the drone did not become clear of the ground in time
 	tooNear
 
-	// stop: the task was ended
-	stop
+	// mayNotGoOn: the task was ended
+	mayNotGoOn
 
 	// proven: the step is shown, or acknowledged where that is enough
 	proven
@@ -480,8 +483,9 @@ func (q *asking) decide(came bool, now time.Time) decision {
 	return decision{look, sooner(again, q.end)}
 }
 
-// loop is the one loop that waits: it does what decide says, until that says that the wait is over.
-func (w waiter) loop(decide func(now time.Time) decision, do func(move)) move {
+// loop is the one loop that waits: it does what decide says, until that says that the wait is over, or that can't be
+// done.
+func (w waiter) loop(decide func(now time.Time) decision, do func(move) error) (end move, err error) {
 	for {
 		if now := time.Now(); w.stood.reading(now) {
 			w.pause(now.Add(2 * readWaits))
@@ -492,9 +496,11 @@ func (w waiter) loop(decide func(now time.Time) decision, do func(move)) move {
 			w.pause(d.at)
 			w.stood.woke(d.at, time.Now())
 		case d.move.ends():
-			return d.move
+			return d.move, nil
 		default:
-			do(d.move)
+			if err := do(d.move); err != nil {
+				return d.move, err
+			}
 		}
 	}
 }
@@ -504,30 +510,35 @@ func (w waiter) wait(end time.Time, ok func() bool) {
 	w.loop(func(now time.Time) decision { return until(end, ok(), now) }, nil)
 }
 
-// loop is the waiter's, and stops when the task may not go on.
-func (t *task) loop(w waiter, decide func(now time.Time) decision, do func(move)) move {
-	return w.loop(func(now time.Time) decision {
+// loop is the waiter's; an error means that the task was ended, or could not do what was decided.
+func (t *task) loop(w waiter, decide func(now time.Time) decision, do func(move) error) (end move, err error) {
+	end, err = w.loop(func(now time.Time) decision {
 		if t.mustStop() != nil {
-			return decision{move: stop}
+			return decision{move: mayNotGoOn}
 		}
 		return decide(now)
 	}, do)
+	if end == mayNotGoOn {
+		err = t.mustStop()
+	}
+	return end, err
 }
 
 // await waits until ok is true or the time is over; an error means that the task was ended.
 func (t *task) await(w waiter, end time.Time, ok func() bool) error {
-	t.loop(w, func(now time.Time) decision { return until(end, ok(), now) }, nil)
-	return t.mustStop()
+	_, err := t.loop(w, func(now time.Time) decision { return until(end, ok(), now) }, nil)
+	return err
 }
 
 // ask repeats a request until its answer came or the time is over; an error means that the task was ended.
 func (t *task) ask(w waiter, every time.Duration, end time.Time, request func(), came func() bool) error {
 	q := asking{every: every, end: end}
-	t.loop(w, func(now time.Time) decision { return q.decide(came(), now) }, func(move) {
+	_, err := t.loop(w, func(now time.Time) decision { return q.decide(came(), now) }, func(move) error {
 		q.asked = time.Now()
 		request()
+		return nil
 	})
-	return t.mustStop()
+	return err
 }
 
 // replace makes t's plan the manoeuvre, once the vehicle has accepted its goal. A second leg
