@@ -129,18 +129,6 @@ func (d *drone) unlockChanged() {
 	d.cmd.bell.ring()
 }
 
-// settle does what follows from a change, whatever was changed: what is due now, the sticks' acts among it.
-func (d *drone) settle() {
-	d.changes.Add(1)
-	now := time.Now()
-	d.cmd.stood.woke(d.dueAt, now)
-	d.dueAt = now.Add(2 * readWaits)
-	if !d.cmd.stood.reading(now) {
-		d.dueAt = later(d.doDue(now), now)
-	}
-	d.clock.runAt(d.dueAt)
-}
-
 // run serves the vehicle until ctx is done, says farewell, and returns when every goroutine has ended.
 func (d *drone) run(ctx context.Context) {
 	lineCtx, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -182,124 +170,6 @@ func (d *drone) farewell(w waiter) {
 		d.log.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow "+
 			"(docs/install.md, 7)", "mode", v.mode)
 	}
-}
-
-// tick does what is due by time: settle does.
-func (d *drone) tick() {
-	d.change(func() {})
-}
-
-// doDue does what is due and returns when the next thing is. Its order counts: an offline vehicle's sticks end, the
-// sticks go by what watch leaves of the manoeuvre, and actForSticks does what they ask for.
-func (d *drone) doDue(now time.Time) time.Time {
-	// At the latest.
-	next := now.Add(offlineAfter)
-
-	// The farewell's time is over: end its hold or landing.
-	switch ending := d.cmd.stopped; {
-	case ending && now.Before(d.quitBy):
-		next = sooner(next, d.quitBy)
-	case ending:
-		d.cmd.stop()
-	}
-	if d.online && now.Sub(d.machine.reports.alive) >= offlineAfter {
-		d.online = false
-		d.log.Warn("vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
-	}
-
-	// The missing chunks come as late as the others.
-	behind := d.cmd.acks.behind
-	if due := d.tel.texts.flush(now.Add(-behind), chunkWait); !due.IsZero() {
-		next = sooner(next, due.Add(behind))
-	}
-	d.logTexts()
-	v := d.view(now)
-	next = sooner(next, d.watch(v))
-	next = sooner(next, d.sticks.tick(d.with(v)))
-	d.warn(v)
-	d.logReadOnly(v)
-	if text := d.link.recorder.newComplaint(); text != "" {
-		d.notify(text)
-	}
-	if acts := d.actForSticks(); acts.hold && d.cmd.idle() {
-		d.wg.Go(func() { d.changeMayWait(d.holdForSilent) })
-	}
-
-	// PX4 sends its texts only to a ground station. Where NAV_DLL_ACT is set, the end of a ground
-	// station's heartbeat would be a failsafe.
-	act, known := d.params.values["NAV_DLL_ACT"]
-	d.link.asStation.Store(d.online && known && act == 0)
-	if d.online {
-		next = sooner(next, d.machine.reports.alive.Add(offlineAfter))
-		next = sooner(next, d.askDue(now))
-	}
-	return next
-}
-
-// actForSticks does what the sticks request, except a hold, which needs a plan: only doDue gets one, and begins it.
-func (d *drone) actForSticks() stickActs {
-	acts := d.sticks.take()
-	if acts.notice != "" {
-		d.notify(acts.notice)
-	}
-	if acts.takeover {
-		d.cmd.endAll(interrupted(time.Now(), "somebody else moves the sticks"))
-	}
-	if d.sticks.phase == stickOff {
-		d.link.setSticks(nil)
-	} else if acts.send {
-		o := d.outgoing(d.sticks.toSend(d.situation(time.Now()), d.machine.reports.kept))
-		d.link.setSticks(&o)
-	}
-	if acts.release {
-		o := d.outgoing(released)
-
-		// There is no ack.
-		for range 3 {
-			d.link.sendAs(o.system, o.component, o.msg)
-		}
-	}
-	return acts
-}
-
-// outgoing is the MANUAL_CONTROL of axes. ArduPilot accepts it only from its ground station's
-// system id. The component id stays ours (docs/design.md, "Our ids").
-func (d *drone) outgoing(a axes) outgoing {
-	m := &common.MessageManualControl{Target: d.tel.id.system, X: a.x, Y: a.y, Z: a.z, R: a.r}
-	if d.firmware().ardupilot() {
-		return outgoing{system: d.params.groundStation(), msg: m}
-	}
-	return outgoing{msg: m}
-}
-
-// askDue asks the vehicle what is due, and returns when the next question is.
-func (d *drone) askDue(now time.Time) (next time.Time) {
-	again := d.handshake.questioned.Add(seldomEvery)
-	if d.handshake.answersNothing(now) && now.Before(again) {
-		return again
-	}
-	return sooner(d.poll(now), d.handshake.tick(now))
-}
-
-// poll requests the target and HEARTBEAT if they are due, and returns when the next one is.
-func (d *drone) poll(now time.Time) (next time.Time) {
-	mode := d.machine.mode
-
-	// It circles home.
-	returns := (mode == ModeRTL || mode == ModeRTGS) && d.tel.id.airframe() == fixedWing
-	if d.machine.last.armed && (mode == ModeHold || mode == ModeTakeoff || returns || d.cmd.onWayToLand()) {
-		next = d.handshake.askTarget(now)
-	}
-	armed := d.machine.last.armed
-	trip := d.cmd.acks.roundTrip()
-	due := d.machine.reports.due(armed, trip)
-	if !now.Before(due) {
-		d.handshake.lacks(idHeartbeat)
-		d.cmd.askForReport(false, now)
-		due = d.machine.reports.due(armed, trip)
-	}
-	d.link.askTime(false, now)
-	return sooner(sooner(next, due), d.link.timeDue(now))
 }
 
 // hear takes a message of the vehicle. Most of it is telemetry.
@@ -559,6 +429,136 @@ func (d *drone) beginHandshake(now time.Time) {
 func (d *drone) forget() {
 	clear(d.params.values)
 	d.tel.id.version = 0
+}
+
+// settle does what follows from a change, whatever was changed: what is due now, the sticks' acts among it.
+func (d *drone) settle() {
+	d.changes.Add(1)
+	now := time.Now()
+	d.cmd.stood.woke(d.dueAt, now)
+	d.dueAt = now.Add(2 * readWaits)
+	if !d.cmd.stood.reading(now) {
+		d.dueAt = later(d.doDue(now), now)
+	}
+	d.clock.runAt(d.dueAt)
+}
+
+// tick does what is due by time: settle does.
+func (d *drone) tick() {
+	d.change(func() {})
+}
+
+// doDue does what is due and returns when the next thing is. Its order counts: an offline vehicle's sticks end, the
+// sticks go by what watch leaves of the manoeuvre, and actForSticks does what they ask for.
+func (d *drone) doDue(now time.Time) time.Time {
+	// At the latest.
+	next := now.Add(offlineAfter)
+
+	// The farewell's time is over: end its hold or landing.
+	switch ending := d.cmd.stopped; {
+	case ending && now.Before(d.quitBy):
+		next = sooner(next, d.quitBy)
+	case ending:
+		d.cmd.stop()
+	}
+	if d.online && now.Sub(d.machine.reports.alive) >= offlineAfter {
+		d.online = false
+		d.log.Warn("vehicle offline: no report of its mode for 3 s", "system", d.tel.id.system)
+	}
+
+	// The missing chunks come as late as the others.
+	behind := d.cmd.acks.behind
+	if due := d.tel.texts.flush(now.Add(-behind), chunkWait); !due.IsZero() {
+		next = sooner(next, due.Add(behind))
+	}
+	d.logTexts()
+	v := d.view(now)
+	next = sooner(next, d.watch(v))
+	next = sooner(next, d.sticks.tick(d.with(v)))
+	d.warn(v)
+	d.logReadOnly(v)
+	if text := d.link.recorder.newComplaint(); text != "" {
+		d.notify(text)
+	}
+	if acts := d.actForSticks(); acts.hold && d.cmd.idle() {
+		d.wg.Go(func() { d.changeMayWait(d.holdForSilent) })
+	}
+
+	// PX4 sends its texts only to a ground station. Where NAV_DLL_ACT is set, the end of a ground
+	// station's heartbeat would be a failsafe.
+	act, known := d.params.values["NAV_DLL_ACT"]
+	d.link.asStation.Store(d.online && known && act == 0)
+	if d.online {
+		next = sooner(next, d.machine.reports.alive.Add(offlineAfter))
+		next = sooner(next, d.askDue(now))
+	}
+	return next
+}
+
+// actForSticks does what the sticks request, except a hold, which needs a plan: only doDue gets one, and begins it.
+func (d *drone) actForSticks() stickActs {
+	acts := d.sticks.take()
+	if acts.notice != "" {
+		d.notify(acts.notice)
+	}
+	if acts.takeover {
+		d.cmd.endAll(interrupted(time.Now(), "somebody else moves the sticks"))
+	}
+	if d.sticks.phase == stickOff {
+		d.link.setSticks(nil)
+	} else if acts.send {
+		o := d.outgoing(d.sticks.toSend(d.situation(time.Now()), d.machine.reports.kept))
+		d.link.setSticks(&o)
+	}
+	if acts.release {
+		o := d.outgoing(released)
+
+		// There is no ack.
+		for range 3 {
+			d.link.sendAs(o.system, o.component, o.msg)
+		}
+	}
+	return acts
+}
+
+// outgoing is the MANUAL_CONTROL of axes. ArduPilot accepts it only from its ground station's
+// system id. The component id stays ours (docs/design.md, "Our ids").
+func (d *drone) outgoing(a axes) outgoing {
+	m := &common.MessageManualControl{Target: d.tel.id.system, X: a.x, Y: a.y, Z: a.z, R: a.r}
+	if d.firmware().ardupilot() {
+		return outgoing{system: d.params.groundStation(), msg: m}
+	}
+	return outgoing{msg: m}
+}
+
+// askDue asks the vehicle what is due, and returns when the next question is.
+func (d *drone) askDue(now time.Time) (next time.Time) {
+	again := d.handshake.questioned.Add(seldomEvery)
+	if d.handshake.answersNothing(now) && now.Before(again) {
+		return again
+	}
+	return sooner(d.poll(now), d.handshake.tick(now))
+}
+
+// poll requests the target and HEARTBEAT if they are due, and returns when the next one is.
+func (d *drone) poll(now time.Time) (next time.Time) {
+	mode := d.machine.mode
+
+	// It circles home.
+	returns := (mode == ModeRTL || mode == ModeRTGS) && d.tel.id.airframe() == fixedWing
+	if d.machine.last.armed && (mode == ModeHold || mode == ModeTakeoff || returns || d.cmd.onWayToLand()) {
+		next = d.handshake.askTarget(now)
+	}
+	armed := d.machine.last.armed
+	trip := d.cmd.acks.roundTrip()
+	due := d.machine.reports.due(armed, trip)
+	if !now.Before(due) {
+		d.handshake.lacks(idHeartbeat)
+		d.cmd.askForReport(false, now)
+		due = d.machine.reports.due(armed, trip)
+	}
+	d.link.askTime(false, now)
+	return sooner(sooner(next, due), d.link.timeDue(now))
 }
 
 // able is why no command can be sent now; nil if one can.

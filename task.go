@@ -185,15 +185,6 @@ func (q *queue) leave(t *task) {
 	q.bell.ring()
 }
 
-// end ends a task from outside. A takeover or a disarming does not replace an earlier reason;
-// a newer request and the program's end do.
-func (t *task) end(why *commandError) {
-	if t.endedBy == nil || why.code != codeInterrupted {
-		t.endedBy = why
-	}
-	t.commander.bell.ring()
-}
-
 // supersedes reports whether t ends an older task o, under way or waiting. It does not end a landing, a
 // return, a hold or a disarming, unless o also arms: t waits for o's answer. Of equal ones only the
 // newest waits. A disarming on the ground ends everything. What has to wait until the drone is clear of the ground
@@ -223,6 +214,31 @@ func (q *queue) endAll(why *commandError) {
 		t.end(why)
 	}
 	q.endManoeuvre(why)
+}
+
+// end ends a task from outside. A takeover or a disarming does not replace an earlier reason;
+// a newer request and the program's end do.
+func (t *task) end(why *commandError) {
+	if t.endedBy == nil || why.code != codeInterrupted {
+		t.endedBy = why
+	}
+	t.commander.bell.ring()
+}
+
+// endManoeuvre ends and forgets the manoeuvre. It also ends the task that began or continues it, if
+// that is still under way. If a landing was on its way to its place, the mode is now the reported one.
+func (q *queue) endManoeuvre(why *commandError) {
+	if q.manoeuvre == nil {
+		return
+	}
+	if t := q.current(); t != nil && (t.answer.manoeuvre == q.manoeuvre || t.firstLeg == q.manoeuvre) {
+		t.end(why)
+	}
+	if q.onWayToLand() {
+		q.machine.abandon()
+	}
+	q.manoeuvre.finish(why)
+	q.manoeuvre = nil
 }
 
 // disarmed ends the tasks that arm, fly to a place or enter a stick mode, and those of mavrest itself. Our own
@@ -551,22 +567,6 @@ func (q *queue) replace(t *task) {
 	}
 	t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
 	q.manoeuvre = t.answer.manoeuvre
-}
-
-// endManoeuvre ends and forgets the manoeuvre. It also ends the task that began or continues it, if
-// that is still under way. If a landing was on its way to its place, the mode is now the reported one.
-func (q *queue) endManoeuvre(why *commandError) {
-	if q.manoeuvre == nil {
-		return
-	}
-	if t := q.current(); t != nil && (t.answer.manoeuvre == q.manoeuvre || t.firstLeg == q.manoeuvre) {
-		t.end(why)
-	}
-	if q.onWayToLand() {
-		q.machine.abandon()
-	}
-	q.manoeuvre.finish(why)
-	q.manoeuvre = nil
 }
 
 // aim is the destination of what was commanded here last; nil: there is none.
