@@ -315,7 +315,7 @@ func BenchmarkRequestAllocations(b *testing.B) {
 	d := mute()
 	stream, _ := captured(b, "px4")
 	d.link.serve(b.Context(), &replay{rest: stream})
-	d.cmd.stopped = false // undoes mute's quit, after which POST input would be refused
+	d.cmd.quitting = false // undoes mute's quit, after which POST input would be refused
 	d.online = true
 	d.machine.mode, d.sticks.taken, d.sticks.src.known = ModePosition, false, true
 	ask := func(h http.Handler, method, path, body string) func() {

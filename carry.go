@@ -98,7 +98,7 @@ func (d *drone) perform(w waiter, t *task) error {
 
 	// Clients that repeat at once would supersede each other for ever.
 	if code(err) == codeSuperseded {
-		w.wait(time.Now().Add(giveUp), func() bool { return len(d.cmd.tasks) == 0 || d.cmd.stopped })
+		w.wait(time.Now().Add(giveUp), func() bool { return len(d.cmd.tasks) == 0 || d.cmd.quitting })
 	}
 	return d.leftBehind(t, err)
 }
@@ -126,7 +126,7 @@ func (d *drone) makePlan(t *task) (err error) {
 	err = d.able()
 
 	// mavrest's own steps may go out while the program ends.
-	if t.unasked() && err == errStopping {
+	if t.unasked() && err == errQuitting {
 		err = nil
 	}
 	if err == nil && t.request.setsMode() && d.firmware() == plane && !d.tel.landed.received() {
@@ -749,12 +749,12 @@ func (d *drone) explained(w waiter, err error) error {
 	}
 
 	// They come as late as the report did.
-	w.wait(until.Add(d.cmd.acks.behind), func() bool { return d.cmd.stopped })
+	w.wait(until.Add(d.cmd.acks.behind), func() bool { return d.cmd.quitting })
 
 	// A restart looks like a disarming until the clock shows it.
 	restarted := func() bool { return d.restartedAt.After(taken.at) }
 	w.wait(taken.at.Add(clockWithin), func() bool {
-		return d.cmd.stopped || d.machine.last.armed || d.tel.boot.at.After(taken.at) || restarted()
+		return d.cmd.quitting || d.machine.last.armed || d.tel.boot.at.After(taken.at) || restarted()
 	})
 	text := e.text
 	if restarted() {

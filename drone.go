@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -145,11 +146,11 @@ func (d *drone) run(ctx context.Context) {
 // quit ends every task and every wait. No client's request begins any more; the farewell's may.
 func (d *drone) quit() {
 	d.change(func() {
-		if !d.cmd.stopped {
+		if !d.cmd.quitting {
 			close(d.ended)
 			d.quitBy = time.Now().Add(time.Second)
 		}
-		d.cmd.stop()
+		d.cmd.quit()
 	})
 }
 
@@ -165,7 +166,7 @@ func (d *drone) farewell(w waiter) {
 
 	// leaveSafe has unlocked mu
 	v = d.situation(time.Now())
-	d.sticks.stop(v)
+	d.sticks.farewell(v)
 	if d.sticks.phase != stickOff && v.flying() {
 		d.log.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow "+
 			"(docs/install.md, 7)", "mode", v.mode)
@@ -245,7 +246,7 @@ func (d *drone) hearMessage(h heard) {
 			d.handshake.hearAnswer(now)
 		}
 	case *common.MessageSysStatus:
-		d.readReceiver(h.left)
+		d.hearSysStatus(h.left)
 	case *common.MessageManualControl:
 		d.sticks.hearActing(d.situation(now), axes{x: m.X, y: m.Y, z: m.Z, r: m.R}, h.left)
 	case *common.MessageRcChannels:
@@ -281,6 +282,27 @@ func (d *drone) hearVersion(m *common.MessageAutopilotVersion, before firmwareVe
 	if everFlown && v != before && (v < span[0] || v >= span[1]) {
 		d.log.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version",
 			v, "flown_from", span[0], "flown_before", span[1])
+	}
+}
+
+// hearSysStatus takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. While
+// a fresh RC_CHANNELS is from before validFrom it may show our own throttle: nothing is taken then.
+func (d *drone) hearSysStatus(now time.Time) {
+	tel := &d.tel
+	throttle := uint16(math.MaxUint16)
+
+	// An unknown throttle counts as raised.
+	mayBeOurs := false
+	if tel.rc.within(freshFor, now) {
+		throttle = tel.rc.channel[2]
+		mayBeOurs = !tel.rc.at.After(d.sticks.src.validFrom)
+	}
+
+	// PX4's SYS_STATUS means any source of sticks, a ground station's joystick too. It sends RC_CHANNELS only of a
+	// transmitter.
+	joystick := d.firmware() == px4 && !tel.rc.within(othersFor, now) && d.handshake.sends(idRCChannels, freshFor, now)
+	if tel.health.received() && !mayBeOurs {
+		d.sticks.hearReceiver(now, tel.health.receiverLive() && !joystick, throttle)
 	}
 }
 
@@ -455,11 +477,11 @@ func (d *drone) doDue(now time.Time) time.Time {
 	next := now.Add(offlineAfter)
 
 	// The farewell's time is over: end its hold or landing.
-	switch ending := d.cmd.stopped; {
+	switch ending := d.cmd.quitting; {
 	case ending && now.Before(d.quitBy):
 		next = sooner(next, d.quitBy)
 	case ending:
-		d.cmd.stop()
+		d.cmd.quit()
 	}
 	if d.online && now.Sub(d.machine.reports.alive) >= offlineAfter {
 		d.online = false
@@ -564,8 +586,8 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 // able is why no command can be sent now; nil if one can.
 func (d *drone) able() error {
 	switch {
-	case d.cmd.stopped:
-		return errStopping
+	case d.cmd.quitting:
+		return errQuitting
 	case d.link.device.mute != nil:
 		return refuse(codeUnsupported, "%s", d.link.device.mute)
 	case d.online:
@@ -610,6 +632,55 @@ func (d *drone) logTexts() {
 		d.log.Debug("statustext", "severity", common.MAV_SEVERITY(s.severity), "text", s.text)
 	}
 	d.tel.texts.toLog = nil
+}
+
+// warn gives the warnings that this PX4's parameters call for, each once until the autopilot
+// restarts. It waits for the handshake. A parameter that is unanswered for long has its default, and
+// an unknown version counts as old.
+func (d *drone) warn(v view) {
+	if v.firmware != px4 || !v.online || v.now.Sub(d.handshake.began) < warnAfter {
+		return
+	}
+	d.warnOnce(v.noSticks())
+	if v.typ == common.MAV_TYPE_GENERIC {
+		d.warnOnce(reason{kind: kindNotSaid})
+	}
+	if v.landsOnWing() {
+		d.warnOnce(v.about(landsOnWing, "NAV_FORCE_VT", 0))
+	}
+	if d.sticks.phase != stickOff && !d.handshake.awaits(v.now, stickParams[px4]) {
+		d.warnOnce(v.deafens())
+	}
+	if !v.movementOverrides() || d.handshake.awaits(v.now, stickOverride, overrideSpeed) {
+		return
+	}
+
+	// An undone switch lasts 12 to 48 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
+	switch baud := d.link.device.line.baud.Load(); {
+	case d.handshake.refusedLive():
+		d.warnOnce(reason{kind: switchNotLive, param: v.neverOverrides()})
+	case baud > 0 && baud < 921600:
+		d.warnOnce(reason{kind: switchUnseen, param: v.neverOverrides(), value: float64(baud)})
+	}
+}
+
+// warnings are those that were given already.
+type warnings []reason
+
+// isNew takes a warning, and reports whether it was not given yet.
+func (w *warnings) isNew(why reason) bool {
+	if !why.given() || slices.Contains(*w, why) {
+		return false
+	}
+	*w = append(*w, why)
+	return true
+}
+
+// warnOnce gives a warning that was not given since the autopilot started.
+func (d *drone) warnOnce(why reason) {
+	if d.warned.isNew(why) {
+		d.notify(why.String())
+	}
 }
 
 // logReadOnly logs once why a vehicle can be read, not commanded.

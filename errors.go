@@ -124,7 +124,7 @@ func refuse(code errorCode, format string, args ...any) error {
 
 var errSuperseded = &commandError{code: codeSuperseded, text: "a newer command took this one's place"}
 
-var errStopping = &commandError{code: codeOffline, text: "mavrest is shutting down"}
+var errQuitting = &commandError{code: codeOffline, text: "mavrest is shutting down"}
 
 // interrupted is the error of a request that somebody else ended.
 func interrupted(at time.Time, why string) *commandError {

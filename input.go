@@ -2,12 +2,8 @@ package main
 
 import (
 	"cmp"
-	"math"
 	"net/netip"
-	"slices"
 	"time"
-
-	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
 // input takes the client's sticks, which go out when the change ends. It returns the mode that they act in.
@@ -43,7 +39,7 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	if err := d.inputRefused(in, v); err != nil {
 		return 0, err
 	}
-	d.sticks.clientMoves(v, in.axes(rest(v.view)), in.from, in.timeout)
+	d.sticks.clientMoves(v, in.axes(ownThrottle(v.view)), in.from, in.timeout)
 	d.cmd.clientActed = true
 
 	// The client is back: what waits to be commanded in its place is not any more.
@@ -107,74 +103,4 @@ func (s whenSaid) String() string { return s() }
 // it, twice a second.
 func (d *drone) receiverDeadline() time.Time {
 	return d.sticks.src.validFrom.Add(showWithin + d.cmd.acks.trip)
-}
-
-// warn gives the warnings that this PX4's parameters call for, each once until the autopilot
-// restarts. It waits for the handshake. A parameter that is unanswered for long has its default, and
-// an unknown version counts as old.
-func (d *drone) warn(v view) {
-	if v.firmware != px4 || !v.online || v.now.Sub(d.handshake.began) < warnAfter {
-		return
-	}
-	d.warnOnce(v.noSticks())
-	if v.typ == common.MAV_TYPE_GENERIC {
-		d.warnOnce(reason{kind: kindNotSaid})
-	}
-	if v.landsOnWing() {
-		d.warnOnce(v.about(landsOnWing, "NAV_FORCE_VT", 0))
-	}
-	if d.sticks.phase != stickOff && !d.handshake.awaits(v.now, stickParams[px4]) {
-		d.warnOnce(v.deafens())
-	}
-	if !v.movementOverrides() || d.handshake.awaits(v.now, stickOverride, overrideSpeed) {
-		return
-	}
-
-	// An undone switch lasts 12 to 48 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
-	switch baud := d.link.device.line.baud.Load(); {
-	case d.handshake.refusedLive():
-		d.warnOnce(reason{kind: switchNotLive, param: v.neverOverrides()})
-	case baud > 0 && baud < 921600:
-		d.warnOnce(reason{kind: switchUnseen, param: v.neverOverrides(), value: float64(baud)})
-	}
-}
-
-// warnings are those that were given already.
-type warnings []reason
-
-// isNew takes a warning, and reports whether it was not given yet.
-func (w *warnings) isNew(why reason) bool {
-	if !why.given() || slices.Contains(*w, why) {
-		return false
-	}
-	*w = append(*w, why)
-	return true
-}
-
-// warnOnce gives a warning that was not given since the autopilot started.
-func (d *drone) warnOnce(why reason) {
-	if d.warned.isNew(why) {
-		d.notify(why.String())
-	}
-}
-
-// readReceiver takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. While
-// a fresh RC_CHANNELS is from before validFrom it may show our own throttle: nothing is taken then.
-func (d *drone) readReceiver(now time.Time) {
-	tel := &d.tel
-	throttle := uint16(math.MaxUint16)
-
-	// An unknown throttle counts as raised.
-	mayBeOurs := false
-	if tel.rc.within(freshFor, now) {
-		throttle = tel.rc.channel[2]
-		mayBeOurs = !tel.rc.at.After(d.sticks.src.validFrom)
-	}
-
-	// PX4's SYS_STATUS means any source of sticks, a ground station's joystick too. It sends RC_CHANNELS only of a
-	// transmitter.
-	joystick := d.firmware() == px4 && !tel.rc.within(othersFor, now) && d.handshake.sends(idRCChannels, freshFor, now)
-	if tel.health.received() && !mayBeOurs {
-		d.sticks.hearReceiver(now, tel.health.receiverLive() && !joystick, throttle)
-	}
 }

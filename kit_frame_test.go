@@ -156,7 +156,7 @@ func readFrame(t *testing.T, p []byte) rawFrame {
 
 func fuzzFrames(t *testing.T, portion byte, data []byte) {
 	d := newDrone(device{name: "fuzz"}, 0, false, slog.Default())
-	d.cmd.stopped = true // no handshake
+	d.cmd.quitting = true // no handshake
 	x := &command{step: &step{cmd: common.MAV_CMD_COMPONENT_ARM_DISARM}}
 	d.cmd.acks.waiting[x.step.cmd] = x
 	r := &reader{link: d.link}

@@ -616,13 +616,13 @@ func (r *reader) takes(f rawFrame, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	why := l.signing.hear(f, now)
-	if why != taken && f.known != nil {
+	if why != notRefused && f.known != nil {
 		l.hearFrameLocked(now)
 	}
 	if why == oldStamp && f.component == autopilotID && r.in.from != l.address.at {
 		l.greetLocked(r.in.from, now)
 	}
-	return why == taken
+	return why == notRefused
 }
 
 // greetLocked sends our heartbeat to where a vehicle has started again whose stamps are behind: it counts on from ours,

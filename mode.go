@@ -372,8 +372,8 @@ type reports struct {
 	vain int
 
 	// awaited is the moment after which a report must have left that a step waits for, or waited for last: untilGone
-	// and untilProven set it. proven is the last such moment after which all left that came then.
-	awaited, proven time.Time
+	// and untilProven set it. proofFor is the last such moment after which all left that came then.
+	awaited, proofFor time.Time
 
 	// portAway: the last request of HEARTBEAT could not be queued: the port is down, or its queue is full
 	portAway bool
@@ -411,8 +411,8 @@ func (r *reports) takeAlive(now time.Time) {
 // hearProof takes that what comes from now on left after a moment. Where a step waits for such a report it is asked for
 // at once.
 func (r *reports) hearProof(after time.Time) {
-	if r.proven.Before(r.awaited) && r.after.Before(r.awaited) && !after.Before(r.awaited) {
-		r.proven = r.awaited
+	if r.proofFor.Before(r.awaited) && r.after.Before(r.awaited) && !after.Before(r.awaited) {
+		r.proofFor = r.awaited
 		r.askNow()
 	}
 }

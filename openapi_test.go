@@ -201,7 +201,7 @@ func TestWhateverComesInWholeFramesTheStatusFitsItsSchema(t *testing.T) {
 	for round := range rounds {
 		random := rand.New(rand.NewPCG(uint64(round), 9))
 		d := newDrone(device{name: "random"}, 0, false, slog.New(slog.DiscardHandler))
-		d.cmd.stopped = true // no handshake
+		d.cmd.quitting = true // no handshake
 		r := &reader{link: d.link}
 		now := time.Now()
 		feed := func(b []byte) {

@@ -398,8 +398,8 @@ type udpOut struct {
 	// local is our port, once it was free, else the first one to try.
 	local uint16
 
-	// taken: local was ours
-	taken bool
+	// ours: local was free, and is ours
+	ours bool
 
 	// lookup finds the addresses of a name.
 	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
@@ -474,11 +474,11 @@ func (u *udpOut) dial(ctx context.Context, address string) (c net.Conn, err erro
 		if c, err = d.DialContext(ctx, "udp", address); !errors.Is(err, syscall.EADDRINUSE) {
 			break
 		}
-		u.taken = false
+		u.ours = false
 		u.local = first + (u.local-first+1)%localPorts
 	}
-	if err == nil && !u.taken {
-		u.taken = true
+	if err == nil && !u.ours {
+		u.ours = true
 		slog.Info("the local UDP port", "port", u.local, "to", address)
 	}
 	return c, err

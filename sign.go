@@ -54,8 +54,8 @@ type signKey [32]byte
 type refusal int
 
 const (
-	// taken: it is
-	taken refusal = iota
+	// notRefused: it is taken
+	notRefused refusal = iota
 	unsigned
 
 	// unsignable: it is of MAVLink 1
@@ -158,13 +158,13 @@ func (s *signing) hear(f rawFrame, now time.Time) refusal {
 	why := s.judge(f)
 	vehicle := f.component == autopilotID && f.known != nil
 	switch {
-	case why == taken && vehicle && f.signed:
+	case why == notRefused && vehicle && f.signed:
 		s.takenAt = now
-	case why != taken && vehicle:
+	case why != notRefused && vehicle:
 		s.why = why
 		s.whyAt = now
 	}
-	if why != taken {
+	if why != notRefused {
 		s.refused++
 	}
 	return why
@@ -174,7 +174,7 @@ func (s *signing) judge(f rawFrame) refusal {
 	switch {
 	case f.id == idRadioStatus && !f.signed:
 		// A radio has no key, and says only what its own reception is.
-		return taken
+		return notRefused
 	case !f.v2:
 		return unsignable
 	case !f.signed:
@@ -203,12 +203,12 @@ func (s *signing) count(stream signStream, stamp uint64) refusal {
 		s.heard = max(s.heard, stamp)
 		s.newest = max(s.newest, stamp)
 	}
-	return taken
+	return notRefused
 }
 
 // fault is why no autopilot is heard that may be; nil where one is.
 func (s *signing) fault(now time.Time) error {
-	if s == nil || s.why == taken || now.Sub(s.whyAt) >= offlineAfter || now.Sub(s.takenAt) < offlineAfter {
+	if s == nil || s.why == notRefused || now.Sub(s.whyAt) >= offlineAfter || now.Sub(s.takenAt) < offlineAfter {
 		return nil
 	}
 	return errors.New("an autopilot is heard, and ignored: " + refusalWords[s.why])

@@ -224,7 +224,7 @@ func TestOnlyWhatIsSignedRightAndNewIsTaken(t *testing.T) {
 		frames []rawFrame
 		last   refusal
 	}{
-		"signed":                         {[]rawFrame{at(5)}, taken},
+		"signed":                         {[]rawFrame{at(5)}, notRefused},
 		"not signed":                     {[]rawFrame{plain}, unsigned},
 		"MAVLink 1":                      {[]rawFrame{old}, unsignable},
 		"another key":                    {[]rawFrame{signedFrame(beat, theirKey, 3, 5)}, otherKey},
@@ -234,11 +234,11 @@ func TestOnlyWhatIsSignedRightAndNewIsTaken(t *testing.T) {
 		"another link than signed":       {[]rawFrame{signedFrame(beat, ourKey, 3, 5, flip(13))}, otherKey},
 		"the same again":                 {[]rawFrame{at(5), at(5)}, oldStamp},
 		"an older one":                   {[]rawFrame{at(5), at(4)}, oldStamp},
-		"a newer one":                    {[]rawFrame{at(5), at(6)}, taken},
-		"one far ahead":                  {[]rawFrame{at(5), at(5 + 9*minute)}, taken},
-		"another stream, a minute old":   {[]rawFrame{at(2 * minute), other(minute)}, taken},
+		"a newer one":                    {[]rawFrame{at(5), at(6)}, notRefused},
+		"one far ahead":                  {[]rawFrame{at(5), at(5 + 9*minute)}, notRefused},
+		"another stream, a minute old":   {[]rawFrame{at(2 * minute), other(minute)}, notRefused},
 		"another stream, older":          {[]rawFrame{at(2 * minute), other(minute - 1)}, oldStamp},
-		"a radio's report of its own":    {[]rawFrame{radio}, taken},
+		"a radio's report of its own":    {[]rawFrame{radio}, notRefused},
 		"a radio's report, wrong signed": {[]rawFrame{wrong}, otherKey},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestOnlyWhatIsSignedRightAndNewIsTaken(t *testing.T) {
 				got = s.hear(f, time.Unix(0, 0))
 			}
 			lineEqual(t, "refusal", got, c.last)
-			lineEqual(t, "counted", s.refused, map[bool]uint64{false: 1}[c.last == taken])
+			lineEqual(t, "counted", s.refused, map[bool]uint64{false: 1}[c.last == notRefused])
 		})
 	}
 }
@@ -305,7 +305,7 @@ func TestASignatureIsThatOfMAVLink(t *testing.T) {
 			continue
 		}
 		lineEqual(t, "stamp", f.(*frame.V2Frame).SignatureTimestamp, s.sent)
-		lineEqual(t, "taken", newSigning(ourKey).judge(signedFrame(m, ourKey, 1, 9)), taken)
+		lineEqual(t, "taken", newSigning(ourKey).judge(signedFrame(m, ourKey, 1, 9)), notRefused)
 	}
 }
 

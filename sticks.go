@@ -202,7 +202,7 @@ func (s *sticks) set(a axes, now time.Time) {
 // begin starts the stream if it does not run, and sets its phase.
 func (s *sticks) begin(phase stickPhase, v situation) {
 	if s.phase == stickOff {
-		s.since, s.next, s.streamed = v.now, v.now, axes{z: rest(v.view)}
+		s.since, s.next, s.streamed = v.now, v.now, axes{z: ownThrottle(v.view)}
 	}
 	s.phase = phase
 }
@@ -224,8 +224,8 @@ func (s *sticks) end(v situation) {
 	s.src.hide(v.now.Add(overrideTimeout))
 }
 
-// rest is the throttle that nobody gave: it holds the height in the air, stands on wheels, and is low on the ground.
-func rest(v view) int16 {
+// ownThrottle is the one that nobody gave: it holds the height in the air, stands on wheels, and is low on the ground.
+func ownThrottle(v view) int16 {
 	if v.flying() || v.drives() {
 		return 500
 	}
@@ -239,7 +239,7 @@ func (s *sticks) centred(v situation) axes {
 	if v.sticks() == thrust && v.armed && s.phase != stickOff && !v.drives() {
 		return axes{z: s.axes.z}
 	}
-	return axes{z: rest(v.view)}
+	return axes{z: ownThrottle(v.view)}
 }
 
 // park takes the stream from the client, and keeps it going if it runs. On PX4 the axes stay as they are where moving
@@ -558,9 +558,9 @@ func (s *sticks) restarted(v situation) {
 	s.src.hide(v.now.Add(overrideTimeout))
 }
 
-// stop leaves the sticks for the program's end: released to a live receiver, else parked
+// farewell leaves the sticks for the program's end: released to a live receiver, else parked
 // (docs/design.md, "SIGTERM in the air").
-func (s *sticks) stop(v situation) {
+func (s *sticks) farewell(v situation) {
 	if s.src.live(v.firmware) {
 		s.end(v)
 	}

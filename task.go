@@ -28,8 +28,8 @@ type queue struct {
 	// clientActed: a client's step or sticks were accepted since the last takeover or disarming
 	clientActed bool
 
-	// stopped: the program ends
-	stopped bool
+	// quitting: the program ends
+	quitting bool
 }
 
 // commander sends the steps of the task that is under way, and waits until the vehicle shows them.
@@ -127,7 +127,7 @@ func (q *queue) busy() bool {
 // idle reports whether mavrest may begin what it commands by itself: no task is under way, none of its own waits
 // for the vehicle to be clear of the ground, and the program is not ending.
 func (q *queue) idle() bool {
-	return !q.busy() && !slices.ContainsFunc(q.tasks, (*task).unasked) && !q.stopped
+	return !q.busy() && !slices.ContainsFunc(q.tasks, (*task).unasked) && !q.quitting
 }
 
 // endUnasked ends what mavrest commands by itself.
@@ -202,7 +202,7 @@ func (t *task) supersedes(o *task, v view) bool {
 }
 
 // What may be sent after a takeover, a disarming and the program's end is decided below: by
-// mustStop for a task, by mustNotAct for mavrest itself (docs/design.md, rule 4).
+// mustEnd for a task, by mustNotAct for mavrest itself (docs/design.md, rule 4).
 
 // endAll is called when no command of ours explains a report, a failsafe begins, the autopilot
 // restarted, or somebody else moves the sticks of a stick mode. It ends every task and the manoeuvre:
@@ -255,11 +255,11 @@ func (q *queue) disarmed() {
 	}
 }
 
-// stop ends every task; no client's request begins any more. A step that was sent may still happen: no_ack.
-func (q *queue) stop() {
-	q.stopped = true
+// quit ends every task; no client's request begins any more. A step that was sent may still happen: no_ack.
+func (q *queue) quit() {
+	q.quitting = true
 	for _, t := range q.tasks {
-		why := *errStopping
+		why := *errQuitting
 		if t.command != nil {
 			why.code = codeNoAck
 		}
@@ -281,9 +281,9 @@ func (q *queue) mustNotAct() error {
 	return nil
 }
 
-// mustStop is why a task may not go on; nil: it may. After a takeover a task whose step is on
+// mustEnd is why a task must end; nil: it may go on. After a takeover a task whose step is on
 // the wire still waits for that step's answer.
-func (t *task) mustStop() error {
+func (t *task) mustEnd() error {
 	if t.endedBy == nil || (t.takenOver() && t.onWire()) {
 		return nil
 	}
@@ -438,8 +438,8 @@ const (
 	// tooNear: the drone did not become clear of the ground in time
 	tooNear
 
-	// mayNotGoOn: the task was ended
-	mayNotGoOn
+	// mustEnd: the task was ended from outside
+	mustEnd
 
 	// proven: the step is shown, or acknowledged where that is enough
 	proven
@@ -529,13 +529,13 @@ func (w waiter) wait(end time.Time, ok func() bool) {
 // loop is the waiter's; an error means that the task was ended, or could not do what was decided.
 func (t *task) loop(w waiter, decide func(now time.Time) decision, do func(move) error) (end move, err error) {
 	end, err = w.loop(func(now time.Time) decision {
-		if t.mustStop() != nil {
-			return decision{move: mayNotGoOn}
+		if t.mustEnd() != nil {
+			return decision{move: mustEnd}
 		}
 		return decide(now)
 	}, do)
-	if end == mayNotGoOn {
-		err = t.mustStop()
+	if end == mustEnd {
+		err = t.mustEnd()
 	}
 	return end, err
 }
