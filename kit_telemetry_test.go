@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,26 @@ func telemetryAfter(list ...message.Message) *telemetry {
 		at = at.Add(time.Millisecond)
 	}
 	return &t
+}
+
+// survivors names the fields that are not as never when all else was forgotten. Before that each of them must be
+// something else than never.
+func survivors[T any](t *testing.T, before func() T, never T, forgets func(*T)) string {
+	t.Helper()
+	was, is := before(), before()
+	forgets(&is)
+	var kept []string
+	for i := range reflect.TypeFor[T]().NumField() {
+		show := func(v *T) string { return fmt.Sprintf("%+v", reflect.ValueOf(v).Elem().Field(i)) }
+		name := reflect.TypeFor[T]().Field(i).Name
+		if show(&was) == show(&never) {
+			t.Errorf("%s is as if it had never been heard: give it a value", name)
+		}
+		if show(&is) != show(&never) {
+			kept = append(kept, name)
+		}
+	}
+	return strings.Join(kept, " ")
 }
 
 // The groups of the telemetry, as a table's rows show them.

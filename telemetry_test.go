@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -645,7 +644,7 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 // What a restarted or another vehicle keeps is a list; the rest is as of a vehicle that was never heard. The fields are
 // compared by name, so a new one that is kept by accident shows.
 func TestWhatSurvivesARestartIsAList(t *testing.T) {
-	full := func() telemetry {
+	heard := func() telemetry {
 		tel := telemetryAfter(px4Beat(), &common.MessageGlobalPositionInt{Lat: 1, Lon: 1, Alt: 500, TimeBootMs: 9},
 			&common.MessageAttitude{Roll: 1, TimeBootMs: 9}, &common.MessageVfrHud{Airspeed: 1},
 			&common.MessageSysStatus{OnboardControlSensorsPresent: 1, OnboardControlSensorsEnabled: 1},
@@ -655,33 +654,62 @@ func TestWhatSurvivesARestartIsAList(t *testing.T) {
 			&common.MessageAutopilotVersion{FlightSwVersion: 7}, &common.MessageRcChannels{Chan1Raw: 9},
 			&common.MessagePositionTargetGlobalInt{LatInt: 1}, &common.MessageStatustext{Text: "hello"})
 		tel.hearLanded(tel.landed.at)
-		tel.healthFrom, tel.healed = tel.landed.at, tel.landed.at
+		tel.healthFrom, tel.healed, tel.rebooted = tel.landed.at, tel.landed.at, true
 		tel.doubtedBoot.at, tel.doubtedPosition.at = tel.landed.at, tel.landed.at
 		return *tel
 	}
+	lineEqual(t, "a restart keeps", survivors(t, heard, newTelemetry(), (*telemetry).restart),
+		"id beat texts rebooted boot")
+	lineEqual(t, "another vehicle keeps", survivors(t, heard, newTelemetry(), (*telemetry).replace), "id beat texts")
+}
+
+// As above. ArduPilot may have started again in the air: a stream that keeps it from falling goes on.
+func TestWhatARestartKeepsOfReportsParametersAndSticksIsAList(t *testing.T) {
+	at := epoch
+	reported := func() reports {
+		return reports{at: at, after: at, kept: []shownMode{{}}, alive: at, asked: at, askedProof: at, open: true,
+			vain: 1, awaited: at, proofFor: at, portAway: true, portAwayAt: at}
+	}
+	lineEqual(t, "a restart keeps of the reports", survivors(t, reported, reports{}, (*reports).restart),
+		"at after alive asked askedProof open vain awaited proofFor portAway portAwayAt")
+
+	lineEqual(t, "a restart keeps of the mode machine", survivors(t, func() machine {
+		return machine{mode: ModeHold, commanded: &goal{}, reports: reported(), last: report{amsl: 1}, failsafeAt: at,
+			known: true, claims: []claim{{}}}
+	}, machine{}, (*machine).restart), "mode reports last failsafeAt")
+
+	lineEqual(t, "a restart keeps of the parameters", survivors(t, func() parameters {
+		return parameters{tel: &telemetry{}, acks: &acks{}, values: map[string]float64{"A": 1}, stationAt: at,
+			family: family{doubtedAt: at}}
+	}, parameters{}, (*parameters).restart), "tel acks stationAt")
+
+	streaming := func() sticks {
+		return sticks{src: sources{receiver: receiverIdle, known: true}, taken: true, phase: stickClient,
+			axes: axes{x: 1}, since: at, moved: at, next: at, client: stickHolder{until: at},
+			switchedTo: shownMode{custom: 1}, streamed: axes{x: 1}, sent: []sentAxes{{}}, acts: stickActs{send: true}}
+	}
+	inTheAir := situation{view: view{now: at, firmware: copter, shownMode: shownMode{armed: true}}}
 	for _, c := range []struct {
-		what     string
-		forgets  func(*telemetry)
-		survives string
+		what           string
+		v              situation
+		keeps, sources string
 	}{
-		{"a restart", (*telemetry).restart, "id beat texts rebooted boot"},
-		{"another vehicle", (*telemetry).replace, "id beat texts"},
+		{"a disarmed copter", situation{view: view{now: at, firmware: copter}}, "src", "validFrom"},
+		{"a PX4", situation{view: view{now: at, firmware: px4, shownMode: shownMode{armed: true}}}, "src", "validFrom"},
+		{"a copter in the air", inTheAir, "src taken phase axes streamed", "validFrom receiver"},
 	} {
-		got := full()
-		c.forgets(&got)
-		before, never := full(), newTelemetry()
-		var kept []string
-		for i := range reflect.TypeFor[telemetry]().NumField() {
-			show := func(t *telemetry) string { return fmt.Sprintf("%+v", reflect.ValueOf(*t).Field(i)) }
-			name := reflect.TypeFor[telemetry]().Field(i).Name
-			if show(&before) == show(&never) && name != "rebooted" {
-				t.Errorf("%s is as if it had never been heard: say it above", name)
-			}
-			if show(&got) != show(&never) {
-				kept = append(kept, name)
-			}
-		}
-		lineEqual(t, c.what+" keeps", strings.Join(kept, " "), c.survives)
+		restart := func(s *sticks) { s.restarted(c.v) }
+		lineEqual(t, "the restart of "+c.what+" keeps of the sticks", survivors(t, streaming, sticks{}, restart),
+			c.keeps)
+		lineEqual(t, "and of whose they are", survivors(t, func() sources {
+			return sources{validFrom: at, receiver: receiverIdle, known: true, oursFirst: true, heardInFlight: true,
+				transmitterAt: at, foreignAt: at, foreignAxes: axes{x: 1}, channels: channels{1}, switchesSince: at}
+		}, sources{}, func(src *sources) {
+			s := streaming()
+			s.src = *src
+			s.restarted(c.v)
+			*src = s.src
+		}), c.sources)
 	}
 }
 
