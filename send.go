@@ -91,8 +91,8 @@ func (d *drone) carryOn(t *task, c *command, m move) (err error) {
 	return err
 }
 
-// depart sends a step's first copy. If the port is away by then the step waits for another report, and is due since it
-// was first: it does not wait for another 1.5 s.
+// depart sends a step's first copy. If the port is away by then the step waits for another report. It stays due since
+// before, and so does not wait for another 1.5 s.
 func (d *drone) depart(t *task, c *command) error {
 	s := c.step
 
