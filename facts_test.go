@@ -54,7 +54,7 @@ func TestAFactIsAskedWhereTheHeartbeatsComeFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, err := net.Dial("udp", p.(*udpPort).LocalAddr().String())
+	far, err := net.Dial("udp", listensAt(t, p))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -513,7 +514,7 @@ func listenForVehicles(t *testing.T) *udpBench {
 	dev.open = func(context.Context) (port, error) {
 		p, err := listenUDP("127.0.0.1:0")
 		if err == nil {
-			address := p.(*udpPort).LocalAddr().String()
+			address := listensAt(t, p)
 			b.address.Store(&address)
 			b.opens.Add(1)
 		}
@@ -557,6 +558,25 @@ func openUDP(t *testing.T) *udpPort {
 	}
 	t.Cleanup(func() { p.Close() })
 	return p.(*udpPort)
+}
+
+// listensAt is a UDP port's own address.
+func listensAt(t testing.TB, p port) string {
+	t.Helper()
+	raw, err := p.(*udpPort).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var name syscall.Sockaddr
+	raw.Control(func(fd uintptr) { name, err = syscall.Getsockname(int(fd)) })
+	switch a := name.(type) {
+	case *syscall.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)).String()
+	case *syscall.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port)).String()
+	}
+	t.Fatal(err)
+	return ""
 }
 
 // flapping lets a device's other end come, speak and go some times; an end is a new one each time.

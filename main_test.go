@@ -205,7 +205,7 @@ func TestAnIPv4AddressIsListenedOnByIPv4Alone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer u.Close()
-	if at := u.(*udpPort).LocalAddr().String(); !strings.HasPrefix(at, "0.0.0.0:") {
+	if at := listensAt(t, u); !strings.HasPrefix(at, "0.0.0.0:") {
 		t.Errorf("the autopilot's port is %s", at)
 	}
 }

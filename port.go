@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -21,7 +20,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"go.bug.st/serial"
 )
@@ -39,9 +37,6 @@ const (
 
 	// drainTimeout is how long the written bytes of a port that is closed have to go out.
 	drainTimeout = time.Second
-
-	// gatherFor is how long bytes gather on a busy line before a read.
-	gatherFor = 10 * time.Millisecond
 
 	// refillsIn is how soon a flushed line is filled again from the sender's buffer (docs/autopilots.md, "PX4:
 	// link").
@@ -186,29 +181,6 @@ const acknowledgedIn = 5 * time.Second
 // userTimeout is TCP_USER_TIMEOUT in tcp(7), which package syscall lacks.
 const userTimeout = 18
 
-// quietTCP is a TCP connection that is read by quietRead and written likewise.
-type quietTCP struct{ *net.TCPConn }
-
-func (c quietTCP) Read(b []byte) (int, error) {
-	n, err := quietRead(c.TCPConn, b, nil)
-	switch {
-	case errors.As(err, new(syscall.Errno)):
-		// net/http knows it by that.
-		return n, &net.OpError{Op: "read", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
-	case n == 0 && err == nil && len(b) > 0:
-		return n, io.EOF
-	}
-	return n, err
-}
-
-func (c quietTCP) Write(b []byte) (int, error) {
-	n, err := quietWrite(c.TCPConn, b, nil)
-	if errors.As(err, new(syscall.Errno)) {
-		err = &net.OpError{Op: "write", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
-	}
-	return n, err
-}
-
 func dialTCP(ctx context.Context, address string) (port, error) {
 	d := net.Dialer{Timeout: writeTimeout, Control: func(_, _ string, c syscall.RawConn) (err error) {
 		c.Control(func(fd uintptr) {
@@ -220,109 +192,7 @@ func dialTCP(ctx context.Context, address string) (port, error) {
 	if err != nil {
 		return nil, err
 	}
-	return quietTCP{c.(*net.TCPConn)}, nil
-}
-
-// quietRead reads b by a system call that does not wait; where nothing has come it waits as every Read does. The
-// runtime watches each call that may wait, and in a program that was idle it wakes a thread for that: half of what a
-// quiet line costs (docs/performance.md). No bytes without an error are an empty datagram, or the end. from gets the
-// sender of a datagram; nil where nobody asks.
-func quietRead(c syscall.Conn, b []byte, from *sockaddr) (int, error) {
-	raw, err := c.SyscallConn()
-	if err != nil || len(b) == 0 {
-		return 0, err
-	}
-	var n uintptr
-	var errno syscall.Errno
-	err = raw.Read(func(fd uintptr) bool {
-		if from == nil {
-			n, _, errno = syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
-		} else {
-			size := uint32(len(from))
-			n, _, errno = syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
-				0, uintptr(unsafe.Pointer(from)), uintptr(unsafe.Pointer(&size)))
-		}
-		return errno != syscall.EAGAIN
-	})
-	if err == nil && errno != 0 {
-		err = errno
-	}
-	if err != nil {
-		return 0, err
-	}
-	return int(n), nil
-}
-
-// quietWrite writes all of b by system calls that do not wait, as quietRead reads. to is the receiver of a datagram;
-// nil where the line has one end.
-func quietWrite(c syscall.Conn, b []byte, to *sockaddr) (n int, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var errno syscall.Errno
-	err = raw.Write(func(fd uintptr) bool {
-		for errno = 0; n < len(b) && errno == 0; {
-			var wrote uintptr
-			rest := b[n:]
-			if to == nil {
-				wrote, _, errno = syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(&rest[0])),
-					uintptr(len(rest)))
-			} else {
-				wrote, _, errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&rest[0])),
-					uintptr(len(rest)), 0, uintptr(unsafe.Pointer(to)), to.size())
-			}
-			if errno == 0 {
-				n += int(wrote)
-			}
-		}
-		return errno != syscall.EAGAIN
-	})
-	if err == nil && errno != 0 {
-		err = errno
-	}
-	return n, err
-}
-
-// sockaddr is a sockaddr_in of ip(7) or a sockaddr_in6 of ipv6(7).
-type sockaddr [28]byte
-
-func (s *sockaddr) addrPort() netip.AddrPort {
-	number := binary.BigEndian.Uint16(s[2:])
-	if binary.NativeEndian.Uint16(s[:]) == syscall.AF_INET {
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(s[4:8])), number)
-	}
-	a := netip.AddrFrom16([16]byte(s[8:24]))
-	if scope := binary.NativeEndian.Uint32(s[24:]); scope != 0 {
-		a = a.WithZone(strconv.FormatUint(uint64(scope), 10))
-	}
-	return netip.AddrPortFrom(a, number)
-}
-
-// sockaddrOf is addrPort's inverse: an address that a socket has read has its family.
-func sockaddrOf(to netip.AddrPort) (s sockaddr) {
-	binary.BigEndian.PutUint16(s[2:], to.Port())
-	if to.Addr().Is4() {
-		binary.NativeEndian.PutUint16(s[:], syscall.AF_INET)
-		a := to.Addr().As4()
-		copy(s[4:], a[:])
-		return s
-	}
-	binary.NativeEndian.PutUint16(s[:], syscall.AF_INET6)
-	a := to.Addr().As16()
-	copy(s[8:], a[:])
-
-	// addrPort made it a number.
-	scope, _ := strconv.ParseUint(to.Addr().Zone(), 10, 32)
-	binary.NativeEndian.PutUint32(s[24:], uint32(scope))
-	return s
-}
-
-func (s *sockaddr) size() uintptr {
-	if binary.NativeEndian.Uint16(s[:]) == syscall.AF_INET {
-		return syscall.SizeofSockaddrInet4
-	}
-	return syscall.SizeofSockaddrInet6
+	return streamPort{gather(c.(*net.TCPConn))}, nil
 }
 
 // addressedPort is a port at which many addresses are heard: each datagram has a sender, and what is written
@@ -339,7 +209,7 @@ type addressedPort interface {
 // udpPort listens on an address. It has no peer of its own: the link says where each frame goes, so that no
 // stray datagram can steal the link.
 type udpPort struct {
-	*net.UDPConn
+	descriptor
 
 	// from: sender of the last datagram; only the reader uses it
 	from netip.AddrPort
@@ -352,12 +222,12 @@ func listenUDP(address string) (port, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &udpPort{UDPConn: c.(*net.UDPConn)}, nil
+	return &udpPort{descriptor: gather(c.(*net.UDPConn))}, nil
 }
 
 func (p *udpPort) Read(b []byte) (int, error) {
 	var from sockaddr
-	n, err := quietRead(p.UDPConn, b, &from)
+	n, err := quietRead(p, b, &from)
 	if err == nil {
 		p.from = from.addrPort()
 	}
@@ -369,12 +239,15 @@ func (p *udpPort) sender() netip.AddrPort { return p.from }
 // errNoPeer is not a fault: the vehicle's first heartbeat brings the address to send to.
 var errNoPeer = errors.New("no address to send to yet")
 
+// Write writes nothing: it has no receiver.
+func (p *udpPort) Write([]byte) (int, error) { return 0, errNoPeer }
+
 func (p *udpPort) writeTo(b []byte, to netip.AddrPort) (int, error) {
 	if !to.IsValid() {
 		return 0, errNoPeer
 	}
 	s := sockaddrOf(to)
-	return quietWrite(p.UDPConn, b, &s)
+	return quietWrite(p, b, &s)
 }
 
 // ipVersion is 4 or 6 if host is an address: "udp4" and "tcp4" listen on 0.0.0.0 alone, "udp" on all of IPv6 too. It
@@ -446,7 +319,7 @@ func (u *udpOut) open(ctx context.Context) (port, error) {
 	for _, a := range list {
 		var c net.Conn
 		if c, err = u.dial(ctx, net.JoinHostPort(a.String(), u.number)); err == nil {
-			return &udpOutPort{UDPConn: c.(*net.UDPConn), device: u, to: a}, nil
+			return &udpOutPort{descriptor: gather(c.(*net.UDPConn)), device: u, to: a}, nil
 		}
 	}
 	return nil, err
@@ -486,14 +359,14 @@ func (u *udpOut) dial(ctx context.Context, address string) (c net.Conn, err erro
 
 // udpOutPort sends to one address, and hears nothing from any other.
 type udpOutPort struct {
-	*net.UDPConn
+	descriptor
 	device *udpOut
 	to     netip.Addr
 }
 
-func (p *udpOutPort) Read(b []byte) (int, error) { return quietRead(p.UDPConn, b, nil) }
+func (p *udpOutPort) Read(b []byte) (int, error) { return quietRead(p, b, nil) }
 
-func (p *udpOutPort) Write(b []byte) (int, error) { return quietWrite(p.UDPConn, b, nil) }
+func (p *udpOutPort) Write(b []byte) (int, error) { return quietWrite(p, b, nil) }
 
 // moved reports whether the other end's name stands for other addresses now.
 func (p *udpOutPort) moved(ctx context.Context) bool {
@@ -517,37 +390,10 @@ type serialDevice struct {
 }
 
 type serialPort struct {
-	*os.File
+	streamPort
 	line serial.Port
 	mode *serial.Mode
-
-	// readAt is when the last Read ended, and more whether it left something behind; only the reader uses them.
-	readAt time.Time
-	more   bool
 }
-
-// Read lets bytes gather on a busy line: waking up for every few bytes costs more than
-// decoding them (docs/performance.md).
-func (p *serialPort) Read(b []byte) (int, error) {
-	if !p.more && time.Since(p.readAt) < 2*gatherFor {
-		time.Sleep(gatherFor)
-	}
-	n, err := quietRead(p.File, b, nil)
-	p.readAt = time.Now()
-	p.more = n == len(b)
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, new(syscall.Errno)):
-		return n, err
-	case err != nil:
-		// A raw read of a closed file has an error of its own.
-		return n, os.ErrClosed
-	case n == 0:
-		return n, io.EOF
-	}
-	return n, nil
-}
-
-func (p *serialPort) Write(b []byte) (int, error) { return quietWrite(p.File, b, nil) }
 
 // Close waits up to drainTimeout until all written bytes are out, then drops the rest. The
 // kernel would wait half a minute. A USB driver whose device hangs drops nothing: Close
@@ -565,13 +411,13 @@ func (p *serialPort) Close() error {
 	for range 2 {
 		select {
 		case err := <-closed:
-			return errors.Join(p.File.Close(), err)
+			return errors.Join(p.streamPort.Close(), err)
 		case <-time.After(drainTimeout):
 			// ends Drain
 			p.line.ResetOutputBuffer()
 		}
 	}
-	return p.File.Close()
+	return p.streamPort.Close()
 }
 
 func (d *serialDevice) open(ctx context.Context) (port, error) {
@@ -620,7 +466,7 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", d.path, err)
 	}
-	return &serialPort{File: f, line: line, mode: mode}, nil
+	return &serialPort{streamPort: streamPort{gather(f)}, line: line, mode: mode}, nil
 }
 
 // lock keeps out other programs that lock the port too. The library's exclusive mode does

@@ -1,0 +1,385 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// Reading and writing that wake as little of the program as they can: on a quiet line Go's runtime costs more than what
+// is done with a frame (docs/performance.md).
+
+// Times of a busy line.
+const (
+	// gatherFor is how long input gathers before it is read.
+	gatherFor = 10 * time.Millisecond
+
+	// soon: what comes again within this time comes soon. A line is busy where that happens busyAfter times in a row: a
+	// vehicle sends what is due each second in a short burst, for which gathering does not pay.
+	soon      = gatherFor / 2
+	busyAfter = 8
+
+	// answersWithin is how long nothing gathers behind a write: what answers it is read as soon as it comes. A vehicle
+	// answers within its own loop, 2.5 to 50 ms.
+	answersWithin = 50 * time.Millisecond
+)
+
+// descriptor is a socket or a terminal.
+type descriptor interface {
+	syscall.Conn
+	io.Closer
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
+
+// gatherer is a descriptor whose input gathers while it is busy, and wakes nothing meanwhile. Go's poller hears each
+// arrival at a descriptor that it knows, so it knows an epoll of ours instead: that hears the descriptor or, while
+// input gathers, only a timer.
+type gatherer struct {
+	fd, timer int
+
+	// epoll has the deadline of reads. Its Close waits for who uses fd.
+	epoll *os.File
+	raw   syscall.RawConn
+
+	// call is what Read calls, and try tryRead: a new one for each read would be allocated.
+	call func(fd uintptr) bool
+	try  func(epoll uintptr) bool
+
+	// waits is how the read that is under way waits.
+	waits readWait
+
+	// soons is how many waits in a row have ended soon, or with what has gathered.
+	soons int
+
+	// woke is when the last read ended that had waited.
+	woke time.Time
+
+	// writeBy is the deadline of writes; only the writer uses it.
+	writeBy time.Time
+
+	// mu guards what follows: a write ends a gathering.
+	mu sync.Mutex
+
+	// deaf: the epoll does not hear the descriptor
+	deaf bool
+
+	// wrote is when something was written last; zero: never
+	wrote time.Time
+}
+
+// gather returns c with input that gathers, and owns c. Where the kernel refuses that it returns c.
+func gather(c descriptor) descriptor {
+	g, err := newGatherer(c)
+	if err != nil {
+		return c
+	}
+	c.Close()
+	return g
+}
+
+func newGatherer(c descriptor) (g *gatherer, err error) {
+	own, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	poll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+
+	// Go's poller hears only what does not block.
+	err = syscall.SetNonblock(poll, true)
+	g = &gatherer{fd: -1, timer: -1, epoll: os.NewFile(uintptr(poll), "epoll")}
+	g.try = g.tryRead
+	defer func() {
+		if err != nil {
+			g.Close()
+		}
+	}()
+	if err == nil {
+		g.raw, err = g.epoll.SyscallConn()
+	}
+	if err == nil {
+		own.Control(func(fd uintptr) { g.fd, err = syscall.Dup(int(fd)) })
+	}
+	if err == nil {
+		syscall.CloseOnExec(g.fd)
+		g.timer, err = newTimer()
+	}
+	for _, fd := range []int{g.fd, g.timer} {
+		if err == nil {
+			event := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}
+			err = syscall.EpollCtl(poll, syscall.EPOLL_CTL_ADD, fd, &event)
+		}
+	}
+	return g, err
+}
+
+// newTimer returns a descriptor that can be read once its time is over.
+func newTimer() (int, error) {
+	const monotonic = 1
+	fd, _, errno := syscall.RawSyscall(syscall.SYS_TIMERFD_CREATE, monotonic, syscall.O_CLOEXEC, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+func (g *gatherer) SyscallConn() (syscall.RawConn, error) { return g, nil }
+
+// Control calls f with the descriptor, which is not closed meanwhile.
+func (g *gatherer) Control(f func(fd uintptr)) error {
+	return g.raw.Control(func(uintptr) { f(uintptr(g.fd)) })
+}
+
+// Read calls f until it returns true, and waits in between until something has come: on a busy line until it has
+// gathered.
+func (g *gatherer) Read(f func(fd uintptr) bool) error {
+	g.call = f
+	return g.raw.Read(g.try)
+}
+
+func (g *gatherer) tryRead(epoll uintptr) bool {
+	if g.call(uintptr(g.fd)) {
+		g.ended()
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.waits == notYet && g.soons >= busyAfter && time.Since(g.wrote) >= answersWithin {
+		g.waits = forTimer
+		g.hearLocked(epoll, false)
+		wakeIn := [2]syscall.Timespec{1: syscall.NsecToTimespec(int64(gatherFor))}
+		syscall.RawSyscall6(syscall.SYS_TIMERFD_SETTIME, uintptr(g.timer), 0, uintptr(unsafe.Pointer(&wakeIn)), 0, 0, 0)
+		return false
+	}
+	g.waits = forInput
+	g.hearLocked(epoll, true)
+	return false
+}
+
+// ended takes that a read has ended.
+func (g *gatherer) ended() {
+	if g.waits == notYet {
+		return
+	}
+	now := time.Now()
+	if g.waits == forTimer || now.Sub(g.woke) < soon {
+		g.soons++
+	} else {
+		g.soons = 0
+	}
+	g.woke = now
+	g.waits = notYet
+}
+
+// readWait is what a read waits for.
+type readWait uint8
+
+const (
+	notYet readWait = iota
+	forInput
+	forTimer
+)
+
+// hearLocked makes the epoll hear the descriptor, or not.
+func (g *gatherer) hearLocked(epoll uintptr, hears bool) {
+	if hears != g.deaf {
+		return
+	}
+	g.deaf = !hears
+	event := syscall.EpollEvent{Fd: int32(g.fd)}
+	if hears {
+		event.Events = syscall.EPOLLIN
+	}
+	syscall.RawSyscall6(syscall.SYS_EPOLL_CTL, epoll, syscall.EPOLL_CTL_MOD, uintptr(g.fd),
+		uintptr(unsafe.Pointer(&event)), 0, 0)
+}
+
+// Write calls f until it returns true. A line that takes nothing is tried again each millisecond. From then on input
+// does not gather.
+func (g *gatherer) Write(f func(fd uintptr) bool) error {
+	for written := false; ; time.Sleep(time.Millisecond) {
+		err := g.raw.Control(func(epoll uintptr) {
+			written = f(uintptr(g.fd))
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.wrote = time.Now()
+			g.hearLocked(epoll, true)
+		})
+		switch {
+		case err != nil || written:
+			return err
+		case !g.writeBy.IsZero() && time.Now().After(g.writeBy):
+			return os.ErrDeadlineExceeded
+		}
+	}
+}
+
+func (g *gatherer) SetReadDeadline(t time.Time) error { return g.epoll.SetReadDeadline(t) }
+
+func (g *gatherer) SetWriteDeadline(t time.Time) error {
+	g.writeBy = t
+	return nil
+}
+
+func (g *gatherer) Close() error {
+	err := g.epoll.Close()
+	if err == nil {
+		err = errors.Join(syscall.Close(g.fd), syscall.Close(g.timer))
+	}
+	return err
+}
+
+// streamPort is a port that carries bytes in order.
+type streamPort struct{ descriptor }
+
+func (p streamPort) Read(b []byte) (int, error) {
+	n, err := quietRead(p, b, nil)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, new(syscall.Errno)):
+		return n, err
+	case err != nil:
+		// A raw read of a closed descriptor has an error of its own.
+		return n, os.ErrClosed
+	case n == 0 && len(b) > 0:
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (p streamPort) Write(b []byte) (int, error) { return quietWrite(p, b, nil) }
+
+// quietTCP is a TCP connection that is read by quietRead and written likewise.
+type quietTCP struct{ *net.TCPConn }
+
+func (c quietTCP) Read(b []byte) (int, error) {
+	n, err := quietRead(c.TCPConn, b, nil)
+	switch {
+	case errors.As(err, new(syscall.Errno)):
+		// net/http knows it by that.
+		return n, &net.OpError{Op: "read", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
+	case n == 0 && err == nil && len(b) > 0:
+		return n, io.EOF
+	}
+	return n, err
+}
+
+func (c quietTCP) Write(b []byte) (int, error) {
+	n, err := quietWrite(c.TCPConn, b, nil)
+	if errors.As(err, new(syscall.Errno)) {
+		err = &net.OpError{Op: "write", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
+	}
+	return n, err
+}
+
+// quietRead reads b by a system call that does not wait; where nothing has come it waits as every Read does. The
+// runtime watches each call that may wait, and in a program that was idle it wakes a thread for that: half of what a
+// quiet line costs (docs/performance.md). No bytes without an error are an empty datagram, or the end. from gets the
+// sender of a datagram; nil where nobody asks.
+func quietRead(c syscall.Conn, b []byte, from *sockaddr) (int, error) {
+	raw, err := c.SyscallConn()
+	if err != nil || len(b) == 0 {
+		return 0, err
+	}
+	var n uintptr
+	var errno syscall.Errno
+	err = raw.Read(func(fd uintptr) bool {
+		if from == nil {
+			n, _, errno = syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+		} else {
+			size := uint32(len(from))
+			n, _, errno = syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+				0, uintptr(unsafe.Pointer(from)), uintptr(unsafe.Pointer(&size)))
+		}
+		return errno != syscall.EAGAIN
+	})
+	if err == nil && errno != 0 {
+		err = errno
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int(n), nil
+}
+
+// quietWrite writes all of b by system calls that do not wait, as quietRead reads. to is the receiver of a datagram;
+// nil where the line has one end.
+func quietWrite(c syscall.Conn, b []byte, to *sockaddr) (n int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var errno syscall.Errno
+	err = raw.Write(func(fd uintptr) bool {
+		for errno = 0; n < len(b) && errno == 0; {
+			var wrote uintptr
+			rest := b[n:]
+			if to == nil {
+				wrote, _, errno = syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(&rest[0])),
+					uintptr(len(rest)))
+			} else {
+				wrote, _, errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&rest[0])),
+					uintptr(len(rest)), 0, uintptr(unsafe.Pointer(to)), to.size())
+			}
+			if errno == 0 {
+				n += int(wrote)
+			}
+		}
+		return errno != syscall.EAGAIN
+	})
+	if err == nil && errno != 0 {
+		err = errno
+	}
+	return n, err
+}
+
+// sockaddr is a sockaddr_in of ip(7) or a sockaddr_in6 of ipv6(7).
+type sockaddr [28]byte
+
+func (s *sockaddr) addrPort() netip.AddrPort {
+	number := binary.BigEndian.Uint16(s[2:])
+	if binary.NativeEndian.Uint16(s[:]) == syscall.AF_INET {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(s[4:8])), number)
+	}
+	a := netip.AddrFrom16([16]byte(s[8:24]))
+	if scope := binary.NativeEndian.Uint32(s[24:]); scope != 0 {
+		a = a.WithZone(strconv.FormatUint(uint64(scope), 10))
+	}
+	return netip.AddrPortFrom(a, number)
+}
+
+// sockaddrOf is addrPort's inverse: an address that a socket has read has its family.
+func sockaddrOf(to netip.AddrPort) (s sockaddr) {
+	binary.BigEndian.PutUint16(s[2:], to.Port())
+	if to.Addr().Is4() {
+		binary.NativeEndian.PutUint16(s[:], syscall.AF_INET)
+		a := to.Addr().As4()
+		copy(s[4:], a[:])
+		return s
+	}
+	binary.NativeEndian.PutUint16(s[:], syscall.AF_INET6)
+	a := to.Addr().As16()
+	copy(s[8:], a[:])
+
+	// addrPort made it a number.
+	scope, _ := strconv.ParseUint(to.Addr().Zone(), 10, 32)
+	binary.NativeEndian.PutUint32(s[24:], uint32(scope))
+	return s
+}
+
+func (s *sockaddr) size() uintptr {
+	if binary.NativeEndian.Uint16(s[:]) == syscall.AF_INET {
+		return syscall.SizeofSockaddrInet4
+	}
+	return syscall.SizeofSockaddrInet6
+}
