@@ -139,7 +139,7 @@ type sticks struct {
 
 	client stickHolder
 
-	// switchedTo: the last mode without sticks that somebody else set, and when
+	// switchedTo: the mode without sticks that somebody else set last, and when; zero if our sticks were still then
 	switchedTo shownMode
 
 	// streamed: the axes that went out last
@@ -329,9 +329,12 @@ func (s *sticks) giveToClient(v situation, client netip.Addr) {
 func (s *sticks) switched(v situation) {
 	s.taken = true
 	moving := s.phase != stickOff && v.movementOverrides() && v.now.Sub(s.moved) < v.movesFor()
-	if v.sticks() == unsteered {
+	switch {
+	case v.sticks() == unsteered && moving:
 		s.switchedTo = shownMode{custom: v.custom, at: v.now}
-	} else if moving && v.now.Sub(s.switchedTo.at) <= undoneIn {
+	case v.sticks() == unsteered:
+		s.switchedTo = shownMode{}
+	case v.now.Sub(s.switchedTo.at) <= undoneIn:
 		_, name := px4.reported(s.switchedTo.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's "+
 			"sticks have ended: %g s from now a switch will stay in force. With %s every switch does",
