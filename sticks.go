@@ -397,7 +397,7 @@ func (s *sticks) hearActing(v situation, report axes, left time.Time) {
 func (s *sticks) hearChannels(v situation, c channels) {
 	if v.firmware == px4 {
 		s.src.hearTransmitter(v.now)
-	} else if v.firmware.ardupilot() && s.src.switchMoves(c, v.now) && s.phase != stickOff {
+	} else if s.src.switchMoves(c, v.now) && s.phase != stickOff {
 		// It may have come on under our stream.
 		s.src.receiver = max(s.src.receiver, receiverIdle)
 		s.taken, s.acts.takeover = true, s.flies(v)

@@ -288,7 +288,7 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 			deaf := map[float64]string{1: "always", 2: "while these", 3: "until PX4 restarts", 6: "while these",
 				8: "while these"}[in]
 			why := h.v.deafens()
-			if why.given() != (deaf != "") || why.given() && !strings.Contains(why.String(), "kill switch "+deaf) {
+			if (why == reason{}) != (deaf == "") || deaf != "" && !strings.Contains(why.String(), "kill switch "+deaf) {
 				t.Errorf("%s, %g: PX4 ignores a transmitter: %q", version, in, why)
 			}
 			for _, text := range []reason{h.v.noSticks(), h.src.denied(h.v.view), h.v.deafens()} {
@@ -354,21 +354,22 @@ func TestTheSticksRestAlsoForAStickModeThatIsOnItsWay(t *testing.T) {
 		entering, toSticks bool
 		phase              stickPhase
 		axes               axes
-		want               bool
+		rest, flies        bool
 	}{
-		{"in hold", ModeHold, false, false, stickNobody, axes{}, false},
-		{"in hold, and POSCTL is on its way", ModeHold, true, false, stickNobody, axes{}, true},
-		{"in POSCTL", ModePosition, false, false, stickNobody, axes{}, true},
-		{"in POSCTL, with no stream", ModePosition, false, false, stickOff, axes{}, false},
-		{"from POSCTL to another stick mode", ModePosition, true, true, stickClient, off, false},
-		{"from hold to a stick mode, off centre", ModeHold, false, true, stickNobody, off, true},
-		{"from hold to a stick mode, centred", ModeHold, false, true, stickNobody, axes{}, false},
-		{"from hold to a return, off centre", ModeHold, false, false, stickNobody, off, false},
+		{"in hold", ModeHold, false, false, stickNobody, axes{}, false, false},
+		{"in hold, and POSCTL is on its way", ModeHold, true, false, stickNobody, axes{}, true, true},
+		{"in POSCTL", ModePosition, false, false, stickNobody, axes{}, true, true},
+		{"in POSCTL, with no stream", ModePosition, false, false, stickOff, axes{}, false, false},
+		{"from POSCTL to another stick mode", ModePosition, true, true, stickClient, off, false, true},
+		{"from hold to a stick mode, off centre", ModeHold, false, true, stickNobody, off, true, false},
+		{"from hold to a stick mode, centred", ModeHold, false, true, stickNobody, axes{}, false, false},
+		{"from hold to a return, off centre", ModeHold, false, false, stickNobody, off, false, false},
 	} {
 		v := situation{view: view{firmware: px4, shownMode: shownMode{custom: entered[px4][c.mode]}}}
-		v.entering = c.entering
+		v.mode, v.entering = c.mode, c.entering
 		s := sticks{phase: c.phase, axes: c.axes}
-		lineEqual(t, c.name+": they must rest", s.mustRest(v, c.toSticks), c.want)
+		lineEqual(t, c.name+": they must rest", s.mustRest(v, c.toSticks), c.rest)
+		lineEqual(t, c.name+": they fly the drone", s.flies(v), c.flies)
 	}
 }
 
