@@ -716,7 +716,8 @@ func TestEachResultHasItsAnswer(t *testing.T) {
 		common.MAV_CMD_DO_CHANGE_SPEED: "it flies there at its own speed: the speed was refused (denied)",
 		common.MAV_CMD_CONDITION_YAW:   "it flies there with a heading of its own: the heading was refused (denied)",
 	} {
-		c := &command{step: &step{cmd: cmd}, refusal: &denied}
+		c := &command{step: &step{cmd: cmd}, refusal: &denied, sentAt: epoch}
 		lineEqual(t, cmd.String(), c.refused().Error(), want)
+		lineEqual(t, "the texts count that explain it from", c.refused().(*commandError).refused.since, epoch)
 	}
 }

@@ -384,11 +384,10 @@ func TestWhichSticksUndoASwitchGoesByTheParameterThatThisPX4Has(t *testing.T) {
 	}{
 		{1, nan, true, false, 2 * time.Second, 2 * time.Second, "COM_RC_OVERRIDE 0", "px4"},
 		{0, nan, false, false, 2 * time.Second, 2 * time.Second, "COM_RC_OVERRIDE 0", "px4"},
-		{2, nan, false, false, 2 * time.Second, 2 * time.Second, "COM_RC_OVERRIDE 0", "px4"}, // in OFFBOARD only
+		{2, nan, false, false, 2 * time.Second, 2 * time.Second, "COM_RC_OVERRIDE 0", "px4"},
 		{nan, 1, true, true, 200 * time.Millisecond, 500 * time.Millisecond, "MAN_OVERRIDE_SPD -1", "px4"},
 		{nan, 0, true, true, 200 * time.Millisecond, math.MaxInt64, "MAN_OVERRIDE_SPD -1", "px4"},
 		{nan, -1, false, false, 0, math.MaxInt64, "MAN_OVERRIDE_SPD -1", "px4"},
-		{1, -1, false, false, 0, math.MaxInt64, "MAN_OVERRIDE_SPD -1", "px4"},
 		{nan, nan, true, true, 2 * time.Second, 2 * time.Second,
 			"COM_RC_OVERRIDE 0 (or, from PX4 1.18 on, MAN_OVERRIDE_SPD -1)", "px4"},
 		{1, nan, false, false, 2 * time.Second, 2 * time.Second, "COM_RC_OVERRIDE 0", "copter"},

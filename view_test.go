@@ -17,7 +17,7 @@ func TestWhatAVehiclesModeAndItsLandedStateSayOfIt(t *testing.T) {
 		{"px4 AUTO.LOITER armed", ""},
 		{"px4 AUTO.LOITER armed undefined", "flies"},
 		{"px4 AUTO.LOITER flying", "flies"},
-		{"px4 AUTO.LOITER climbing", ""}, // and it is disarmed
+		{"px4 AUTO.LOITER climbing", ""},
 		{"px4 AUTO.TAKEOFF landed", ""},
 		{"px4 POSCTL landed", "leaves"},
 		{"px4 AUTO.MISSION landed", "leaves, sets off"},
