@@ -239,7 +239,7 @@ func stickPlanWords() []stickWord {
 		{"rests", "time passes until the sticks have been still for long enough",
 			"rests", stickEvent(func(h *stickFlight, _ []string) {
 				h.v.resting = h.axes == h.centred(h.v)
-				h.pass(h.moved.Add(h.v.stickRest()).Sub(h.v.now))
+				h.pass(h.restsFrom.Add(h.v.stickRest()).Sub(h.v.now))
 			})},
 		{"plan sends MODE", "the plan sends one more step",
 			"plan sends hold", stickEvent(func(h *stickFlight, a []string) {
@@ -505,7 +505,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 			w.in("position")
 		}
 	case 'r': // it ends: its last mode shows, on PX4 when the sticks have rested
-		rested := v.firmware != px4 || !w.mustRest(*v, false) || v.now.Sub(w.moved) >= v.stickRest()
+		rested := v.firmware != px4 || !w.mustRest(*v, false) || v.now.Sub(w.restsFrom) >= v.stickRest()
 		if v.busy && !v.entering && rested {
 			w.in("hold")
 			w.endPlan()

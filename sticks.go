@@ -134,12 +134,16 @@ type sticks struct {
 	// moved is when the axes last changed.
 	moved time.Time
 
+	// restsFrom is from when they rest, and turn to: since they moved, or since they left a client with whom they lay
+	// still.
+	restsFrom time.Time
+
 	// next is when the next frame is due.
 	next time.Time
 
 	client stickHolder
 
-	// switchedTo: the mode without sticks that somebody else set last, and when; zero if our sticks were still then
+	// switchedTo: the last mode without sticks that somebody else set, and when
 	switchedTo shownMode
 
 	// streamed: the axes that went out last
@@ -183,7 +187,7 @@ func (s *sticks) toSend(v situation, kept []shownMode) axes {
 // MAN_OVERRIDE_SPD calls sticks moving after three changes one way, and with 0 for ever: until they turn.
 func (s *sticks) turned(v situation) axes {
 	a := s.axes
-	turns := s.phase == stickNobody && v.armed && v.turnsSticks() && v.now.Sub(s.moved) < stickTurn
+	turns := s.phase == stickNobody && v.armed && v.turnsSticks() && v.now.Sub(s.restsFrom) < stickTurn
 	if !turns || v.sticks() == unsteered || v.leaving || s.streamed != a || a != s.centred(v) {
 		return a
 	}
@@ -195,7 +199,7 @@ func (s *sticks) turned(v situation) axes {
 func (s *sticks) set(a axes, now time.Time) {
 	if s.axes != a {
 		s.axes = a
-		s.moved = now
+		s.moved, s.restsFrom = now, now
 	}
 }
 
@@ -251,7 +255,7 @@ func (s *sticks) park(v situation) {
 	}
 	if s.phase == stickClient && v.turnsSticks() {
 		// The client may have come to the centre by itself, and never turned.
-		s.moved = v.now
+		s.restsFrom = v.now
 	}
 	s.phase = stickNobody
 	if v.firmware != px4 || (v.sticks() != unsteered && !v.leaving && !v.resting) {
@@ -329,12 +333,9 @@ func (s *sticks) giveToClient(v situation, client netip.Addr) {
 func (s *sticks) switched(v situation) {
 	s.taken = true
 	moving := s.phase != stickOff && v.movementOverrides() && v.now.Sub(s.moved) < v.movesFor()
-	switch {
-	case v.sticks() == unsteered && moving:
+	if v.sticks() == unsteered {
 		s.switchedTo = shownMode{custom: v.custom, at: v.now}
-	case v.sticks() == unsteered:
-		s.switchedTo = shownMode{}
-	case v.now.Sub(s.switchedTo.at) <= undoneIn:
+	} else if moving && v.now.Sub(s.switchedTo.at) <= undoneIn {
 		_, name := px4.reported(s.switchedTo.custom)
 		s.acts.notice = fmt.Sprintf("the client's moving sticks undid the pilot's switch to %s. The client's "+
 			"sticks have ended: %g s from now a switch will stay in force. With %s every switch does",
