@@ -418,4 +418,16 @@ func TestTheSticksStayWhileAModeWithoutSticksIsOnItsWay(t *testing.T) {
 	if s.park(lifts); s.axes != (axes{z: 500}) {
 		t.Errorf("POSCTL in the air, and the sticks stand at %+v", s.axes)
 	}
+
+	// It touches the ground while they turn: their rest lies elsewhere now.
+	lifts.params, lifts.resting, lifts.landed = map[string]float64{overrideSpeed: 1}, true, onGround
+	lifts.now = epoch
+	s.streamed, s.restsFrom = s.axes, lifts.now
+	lineEqual(t, "the sticks that go out", s.turned(lifts), s.axes)
+
+	// A PX4 that knows no turn need not wait for sticks that lay still with their client.
+	lifts.params = map[string]float64{stickOverride: 1}
+	s = sticks{phase: stickClient, axes: s.axes}
+	s.park(lifts)
+	lineEqual(t, "they rest from", s.restsFrom, time.Time{})
 }
