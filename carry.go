@@ -484,7 +484,7 @@ func (d *drone) restSticks(w waiter, t *task) error {
 
 	// In an AUTO mode they stay off centre.
 	t.rests = d.sticks.axes == d.sticks.centred(v)
-	return t.sleep(w, d.sticks.moved.Add(d.view(time.Now()).stickRest()))
+	return t.sleep(w, d.sticks.restsFrom.Add(d.view(time.Now()).stickRest()))
 }
 
 // askHome requests HOME_POSITION for a plan that needs home's height, and waits for it: PX4 takes

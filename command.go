@@ -133,14 +133,10 @@ func (a *acks) close(c *command) {
 	}
 }
 
-// lateUntil is until when the ack of an earlier command with a number may come; zero: none may. It follows the round
-// trip: behind an outage the first answers come late, and the next ones at once.
+// lateUntil is until when the ack of an earlier command with a number may come; of one that was never sent it is long
+// ago. It follows the round trip: behind an outage the first answers come late, and the next ones at once.
 func (a *acks) lateUntil(cmd common.MAV_CMD) time.Time {
-	tried, ok := a.late[cmd]
-	if !ok {
-		return time.Time{}
-	}
-	return tried.Add(max(lateAck, a.copyGap()))
+	return a.late[cmd].Add(max(lateAck, a.copyGap()))
 }
 
 // modeAnswered records the answer to the last mode change, an ack or a report, if cmd is its number.
@@ -241,10 +237,8 @@ func (a *acks) requestMessage(id uint32) error {
 // shows reports whether the newest report shows what the command asks for. Where the vehicle showed the same before
 // the first copy, the ack must have come before the report.
 func (c *command) shows(r report) bool {
-	shows := false
-
 	// What the command asks for.
-	showedBefore := false
+	var shows, showedBefore bool
 	switch s, g := c.step, c.step.to; {
 	case s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM:
 		shows, showedBefore = r.armed == s.arms(), c.before.armed == s.arms()

@@ -18,6 +18,7 @@ import (
 func (b *lineBench) requests(began time.Time) (after []time.Duration) {
 	for _, m := range b.commands(common.MAV_CMD_REQUEST_MESSAGE) {
 		if c := m.msg.(*common.MessageCommandLong); c.Param1 == float32(idHeartbeat) && !m.at.Before(began) {
+			lineEqual(b.t, "its confirmation", c.Confirmation, 0)
 			after = append(after, m.at.Sub(began))
 		}
 	}
@@ -93,13 +94,18 @@ func TestAnAckFromBeforeTheFirstCopyAnswersNothing(t *testing.T) {
 		a.hear(arm.cmd, uint8(result), now)
 		lineEqual(t, fmt.Sprint(result, " before a copy went out"), c.answered(), false)
 
-		c.sentAt = now
+		c.copies, c.sentAt = 1, now
 		a.waiting[arm.cmd] = c
 		a.hear(arm.cmd, uint8(result), now.Add(-time.Millisecond))
 		lineEqual(t, fmt.Sprint(result, " heard before the first copy, and read after it"), c.answered(), false)
 
-		a.hear(arm.cmd, uint8(result), now)
+		a.hear(arm.cmd, uint8(result), now.Add(50*time.Millisecond))
 		lineEqual(t, fmt.Sprint(result, " after it"), c.answered(), true)
+
+		// An acceptance is as late as the line takes.
+		took := map[bool]time.Duration{true: 50 * time.Millisecond}[result == common.MAV_RESULT_ACCEPTED]
+		lineEqual(t, fmt.Sprint(result, ": the round trip"), a.roundTrip(), took)
+		lineEqual(t, fmt.Sprint(result, ": the line's longest"), a.link.lag.longest, took)
 	}
 }
 
@@ -241,6 +247,9 @@ func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *t
 			}
 			a.close(x)
 			lineEqual(t, fmt.Sprint("the next one may go after ", c), max(0, time.Until(a.lateUntil(speed))), c.want)
+			was := *x
+			a.hear(speed, uint8(ackAccepted), time.Now())
+			lineEqual(t, fmt.Sprint("when it is over a late ack still counts of ", c), *x != was, false)
 			time.Sleep(2 * lateAck)
 		}
 
@@ -253,6 +262,13 @@ func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *t
 		a.trip = 0
 		lineEqual(t, "the next one may go on a quick line after", time.Until(a.lateUntil(speed)), lateAck)
 		time.Sleep(2 * lateAck)
+
+		x = &command{step: &s}
+		l.writer = &writer{queue: make(chan outgoing)}
+		lineEqual(t, "a full queue is an error", a.send(x) != nil, true)
+		a.close(x)
+		lineEqual(t, "the next one waits for an ack of what never went out", time.Until(a.lateUntil(speed)) > 0, false)
+		l.writer = &writer{queue: make(chan outgoing, 20)}
 
 		c := &command{step: &s}
 		stale := time.Now().Add(-time.Millisecond)
@@ -274,13 +290,20 @@ func TestTheRoundTripOfRepeatedCommandsGrowsStepByStep(t *testing.T) {
 		copies, inRow int // how often each command was sent; how many such commands came in a row
 		took, trip    time.Duration
 	}{{2, 3, 900 * ms, 0}, {1, 1, 50 * ms, 50 * ms}, {2, 3, 900 * ms, 50 * ms}, {2, 1, 900 * ms, 300 * ms},
-		{2, 4, 900 * ms, 600 * ms}, {2, 4, 900 * ms, 900 * ms}} {
+		{2, 4, 900 * ms, 600 * ms}, {2, 4, 900 * ms, 900 * ms}, {1, 1, 40 * ms, 40 * ms}} {
 		for range c.inRow {
 			a.measure(&command{copies: c.copies}, c.took)
 		}
 		lineEqual(t, "the round trip", a.trip, c.trip)
 		lineEqual(t, "from copy to copy", a.copyGap(), max(300*ms, c.trip*3/2))
 	}
+	slow := &command{sentAt: epoch}
+	lineEqual(t, "the wait for an answer on a slow line", slow.answerBy(3000*ms).Sub(epoch), 4000*ms)
+
+	// Where questions for its time are answered their round trip counts.
+	a.link.lag.proves = epoch
+	a.measure(&command{copies: 1, ackedAt: epoch}, 900*ms)
+	lineEqual(t, "the round trip of a vehicle that answers questions for its time", a.trip, 40*ms)
 }
 
 // ---- The answer is what the vehicle shows ----
@@ -542,6 +565,7 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 		{"shown before: a report without an ack", mode, "-10 shows, 5 report", all, "not acked 2000"},
 		{"shown before: a report before the ack", mode, "-10 shows, 5 report, 10 ack", "[0]", "not shown 1010"},
 		{"shown before: a report after the ack", mode, "-10 shows, 10 ack, 30 report", "[0]", "proven 30"},
+		{"shown before: an ack, and another mode", mode, "-10 shows, 10 ack, 30 pilot", "[0]", "not shown 1010"},
 		{"shown before: a refusal, then an ack and a report", mode, "-10 shows, 10 refusal, 50 ack, 60 report", "[0]",
 			"proven 60"},
 
@@ -555,6 +579,8 @@ func TestWhatBecomesOfAStep(t *testing.T) {
 		{"refused", mode, "10 refusal", "[0]", "refused 110"},
 		{"refused, and shown", mode, "310 refusal, 320 shows", "[0 300]", "proven 320"},
 		{"refused, and shown too late", mode, "310 refusal, 411 shows", "[0 300]", "refused 410"},
+		{"refused twice", mode, "-10 shows, 10 refusal, 60 refusal, 70 report", "[0]", "refused 110"},
+		{"acknowledged twice", mode, "5 ack, 100 ack", "[0]", "not shown 1005"},
 		{"an arming refused", arm, "10 refusal", "[0]", "refused 110"},
 		{"a disarming refused, and done", disarm, "-10 arms, 10 refusal, 10 disarms", "[0]", "proven 10"},
 		{"acknowledged, then refused", mode, "1 ack, 11 refusal", "[0]", "refused 111"},
@@ -644,6 +670,7 @@ func TestARefusalWithoutATextHasAHint(t *testing.T) {
 		{"a copter's takeoff", copter, quad, takeoff, "if it has a motor interlock"},
 		{"a QuadPlane's takeoff", quadPlane, quad, takeoff, ""},
 		{"a copter's goto", copter, quad, goTo, "fence"},
+		{"a helicopter's goto", copter, helicopter, goTo, "fence"},
 		{"a copter's hold", copter, quad, hold, ""},
 		{"a PX4's goto", px4, quad, goTo, ""},
 	} {
@@ -668,6 +695,8 @@ func TestEachResultHasItsAnswer(t *testing.T) {
 		{common.MAV_RESULT_UNSUPPORTED, 409, "unsupported", "unsupported"},
 		{common.MAV_RESULT_FAILED, 409, "refused", "failed"},
 		{common.MAV_RESULT_COMMAND_INT_ONLY, 409, "unsupported", "command_int_only"},
+		{common.MAV_RESULT_COMMAND_LONG_ONLY, 409, "unsupported", "command_long_only"},
+		{common.MAV_RESULT_COMMAND_UNSUPPORTED_MAV_FRAME, 409, "unsupported", "command_unsupported_mav_frame"},
 		{common.MAV_RESULT_CANCELLED, 409, "refused", "cancelled"},
 	}
 	for _, test := range tests {
@@ -682,5 +711,16 @@ func TestEachResultHasItsAnswer(t *testing.T) {
 			}
 			hf.wantMode("manual")
 		})
+	}
+
+	// A goto that was accepted is not taken back by what is refused behind it (rule 7).
+	denied := uint8(common.MAV_RESULT_DENIED)
+	for cmd, want := range map[common.MAV_CMD]string{
+		common.MAV_CMD_DO_CHANGE_SPEED: "it flies there at its own speed: the speed was refused (denied)",
+		common.MAV_CMD_CONDITION_YAW:   "it flies there with a heading of its own: the heading was refused (denied)",
+	} {
+		c := &command{step: &step{cmd: cmd}, refusal: &denied, sentAt: epoch}
+		lineEqual(t, cmd.String(), c.refused().Error(), want)
+		lineEqual(t, "the texts count that explain it from", c.refused().(*commandError).refused.since, epoch)
 	}
 }

@@ -102,13 +102,6 @@ func TestARoverThatDrivesUphillHasNotLeftTheGround(t *testing.T) {
 	}
 }
 
-// A rotor takes longer to come up to speed than propellers do.
-func TestAHelicopterHasLongerToLeaveTheGround(t *testing.T) {
-	helicopter, quad := view{typ: common.MAV_TYPE_HELICOPTER}, view{typ: common.MAV_TYPE_QUADROTOR}
-	lineEqual(t, "a helicopter", helicopter.clearWithin(), 30*time.Second)
-	lineEqual(t, "a quadrotor", quad.clearWithin(), 10*time.Second)
-}
-
 // Which of these a vehicle is: clear of the ground, landing, off the ground, of a known ground, one that must climb
 // before it flies to a place, and one that lands on its wing. "?" is a height above the ground that is not known.
 func TestWhatAVehicleIsNearTheGround(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
 // The decisions of a step, without a drone, a link or a goroutine: a script says what comes, and a loop like
@@ -80,15 +82,10 @@ func (f *following) comes(what string) {
 	case "caught": // up
 		f.fallen = false
 		return
-	case "ack":
-		if !f.command.acked() {
-			f.command.ackedAt = f.now
-		}
-		return
-	case "refusal":
-		if f.command.refusal == nil {
-			f.command.refusal, f.command.refusedAt = new(uint8), f.now
-		}
+	case "ack", "refusal":
+		cmd, result := f.command.step.cmd, map[string]common.MAV_RESULT{"ack": ackAccepted, "refusal": ackFailed}[what]
+		a := &acks{link: new(link), waiting: map[common.MAV_CMD]*command{cmd: f.command}}
+		a.hear(cmd, uint8(result), f.now)
 		return
 	default:
 		panic(what)

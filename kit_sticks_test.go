@@ -31,7 +31,11 @@ type stickFlight struct {
 	frames  []frameSent
 	acts    string // in words, what the sticks asked for since the last "="; it shadows sticks.acts
 	notices string
+	kept    []shownMode // what the machine keeps
 }
+
+// stickClientAt is the address of the scripts' client.
+var stickClientAt = netip.MustParseAddr("192.0.2.1")
 
 // newStickFlight is a vehicle that holds in the air and has been online for long. Its
 // receiver is "none", "idle" or "in-use". param is the parameter that chooses whose sticks
@@ -76,7 +80,7 @@ func (h *stickFlight) in(name string) {
 func (h *stickFlight) act() {
 	acts := h.take()
 	if acts.send && h.phase != stickOff {
-		h.frames = append(h.frames, frameSent{h.v.now, h.toSend(h.v, nil)})
+		h.frames = append(h.frames, frameSent{h.v.now, h.toSend(h.v, h.kept)})
 	}
 	if acts.release {
 		h.acts += " released"
@@ -111,12 +115,12 @@ func (h *stickFlight) asks() {
 // gets ends the plan: the vehicle reports the stick mode.
 func (h *stickFlight) gets(mode string) {
 	h.in(mode)
-	h.giveToClient(h.v, netip.Addr{})
+	h.giveToClient(h.v, stickClientAt)
 	h.endPlan()
 }
 
 // endPlan ends the plan: its mode can no longer show.
-func (h *stickFlight) endPlan() { h.v.busy, h.v.entering = false, false }
+func (h *stickFlight) endPlan() { h.v.own = own{mode: h.v.mode} }
 
 // untilReady lets time pass until the sticks allow the next step of the plan.
 func (h *stickFlight) untilReady() {
@@ -234,7 +238,12 @@ func stickPlanWords() []stickWord {
 		})},
 		{"rests", "time passes until the sticks have been still for long enough",
 			"rests", stickEvent(func(h *stickFlight, _ []string) {
-				h.pass(h.moved.Add(h.v.stickRest()).Sub(h.v.now))
+				h.v.resting = h.axes == h.centred(h.v)
+				h.pass(h.restsFrom.Add(h.v.stickRest()).Sub(h.v.now))
+			})},
+		{"plan sends MODE", "the plan sends one more step",
+			"plan sends hold", stickEvent(func(h *stickFlight, a []string) {
+				h.v.leaving = !slices.Contains([]string{"manual", "altitude", "position"}, a[0])
 			})},
 		{"led MODE", "the intermediate mode of a plan that leaves shows",
 			"led POSCTL", stickEvent(func(h *stickFlight, a []string) {
@@ -252,10 +261,13 @@ func stickPlanWords() []stickWord {
 		{"axes X Y Z R TIME", "the client's sticks, in thousandths, and their timeout",
 			"axes 300 0 700 0 500ms", stickEvent(func(h *stickFlight, a []string) {
 				d, _ := time.ParseDuration(a[4])
-				moved := axes{int16(h.number(a[0])), int16(h.number(a[1])), int16(h.number(a[2])),
-					int16(h.number(a[3]))}
-				h.clientMoves(h.v, moved, netip.Addr{}, d)
+				part := func(i int) float64 { return float64(h.number(a[i])) / 1000 }
+				throttle := part(2)
+				in := stickInput{pitch: part(0), roll: part(1), yaw: part(3), throttle: &throttle}
+				h.clientMoves(h.v, in.axes(0), stickClientAt, d)
 			})},
+		{"program ends", "mavrest leaves the sticks for its end",
+			"program ends", stickEvent(func(h *stickFlight, _ []string) { h.farewell(h.v) })},
 		{"+TIME", "time passes", "+2s", stickEvent(func(h *stickFlight, a []string) {
 			d, _ := time.ParseDuration(a[0])
 			h.pass(d)
@@ -281,6 +293,8 @@ func stickEventWords() []stickWord {
 		{"becomes landed", "the vehicle has landed, and is armed", "becomes landed", becomes(onGround)},
 		{"becomes flying", "the vehicle is armed; its landed state is unknown, which counts as in the air",
 			"becomes flying", becomes(0)},
+		{"becomes airborne", "the vehicle is armed, and reports that it is in the air",
+			"becomes airborne", becomes(inAir)},
 		{"becomes disarmed", "the vehicle is disarmed", "becomes disarmed",
 			stickEvent(func(h *stickFlight, _ []string) {
 				h.v.armed = false
@@ -300,6 +314,15 @@ func stickEventWords() []stickWord {
 		})},
 		{"becomes online", "the link is back",
 			"becomes online", stickEvent(func(h *stickFlight, _ []string) { h.v.online = true })},
+		{"round trip TIME", "the line takes so long, there and back", "round trip 500ms",
+			stickEvent(func(h *stickFlight, a []string) { h.v.trip, _ = time.ParseDuration(a[0]) })},
+		{"keeps [MODE...]", "numbers of these modes are kept from now on, the newest last", "keeps AUTO.RTL",
+			stickEvent(func(h *stickFlight, a []string) {
+				h.kept = nil
+				for _, name := range a {
+					h.kept = append(h.kept, shownMode{custom: numberOf(h.t, h.v.firmware, name)})
+				}
+			})},
 		{"hears receiver N", "SYS_STATUS says that there is a receiver, and RC_CHANNELS have its throttle, in µs",
 			"hears receiver 1500", stickEvent(func(h *stickFlight, a []string) {
 				h.hearReceiver(h.v.now, true, uint16(h.number(a[0])))
@@ -343,6 +366,9 @@ func stickEventWords() []stickWord {
 		{"param PARAMETER N", "a parameter of the autopilot changes",
 			"param COM_RC_OVERRIDE 0", stickEvent(func(h *stickFlight, a []string) {
 				h.v.params[a[0]] = float64(h.number(a[1]))
+				if h.v.firmware.ardupilot() && a[0] == stickParams[h.v.firmware] {
+					h.v.gcsFailsafe = h.v.params[a[0]]
+				}
 			})},
 	}
 }
@@ -354,6 +380,19 @@ func stickChecks() []stickWord {
 			"now nobody 0 0 500 0 released", func(h *stickFlight, a []string) string {
 				got := h.state()
 				return unless(got == strings.Join(a, " "), "", got)
+			}},
+		{"goes out X Y Z R", "the sticks that were streamed last, in thousandths", "goes out 300 0 500 0",
+			func(h *stickFlight, a []string) string {
+				got := h.frames[len(h.frames)-1].axes
+				return unless(fmt.Sprintf("{%s}", strings.Join(a, " ")) == fmt.Sprint(got), "went out", got)
+			}},
+		{"owned", "a client has the sticks: another's are refused", "owned",
+			func(h *stickFlight, _ []string) string {
+				return unless(h.held(h.v) == stickClientAt, "who has the sticks", h.held(h.v))
+			}},
+		{"not owned", "any client may send sticks", "not owned",
+			func(h *stickFlight, _ []string) string {
+				return unless(!h.held(h.v).IsValid(), "who has the sticks", h.held(h.v))
 			}},
 		{"by [WHO]", "whose sticks act; nobody's if nothing is said", "by client",
 			func(h *stickFlight, a []string) string {
@@ -466,7 +505,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 			w.in("position")
 		}
 	case 'r': // it ends: its last mode shows, on PX4 when the sticks have rested
-		rested := v.firmware != px4 || !w.mustRest(*v, false) || v.now.Sub(w.moved) >= v.stickRest()
+		rested := v.firmware != px4 || !w.mustRest(*v, false) || v.now.Sub(w.restsFrom) >= v.stickRest()
 		if v.busy && !v.entering && rested {
 			w.in("hold")
 			w.endPlan()

@@ -134,6 +134,10 @@ type sticks struct {
 	// moved is when the axes last changed.
 	moved time.Time
 
+	// restsFrom is from when they rest, and turn to: since they moved, or since they left a client with whom they lay
+	// still.
+	restsFrom time.Time
+
 	// next is when the next frame is due.
 	next time.Time
 
@@ -183,7 +187,7 @@ func (s *sticks) toSend(v situation, kept []shownMode) axes {
 // MAN_OVERRIDE_SPD calls sticks moving after three changes one way, and with 0 for ever: until they turn.
 func (s *sticks) turned(v situation) axes {
 	a := s.axes
-	turns := s.phase == stickNobody && v.armed && v.turnsSticks() && v.now.Sub(s.moved) < stickTurn
+	turns := s.phase == stickNobody && v.armed && v.turnsSticks() && v.now.Sub(s.restsFrom) < stickTurn
 	if !turns || v.sticks() == unsteered || v.leaving || s.streamed != a || a != s.centred(v) {
 		return a
 	}
@@ -195,7 +199,7 @@ func (s *sticks) turned(v situation) axes {
 func (s *sticks) set(a axes, now time.Time) {
 	if s.axes != a {
 		s.axes = a
-		s.moved = now
+		s.moved, s.restsFrom = now, now
 	}
 }
 
@@ -251,7 +255,7 @@ func (s *sticks) park(v situation) {
 	}
 	if s.phase == stickClient && v.turnsSticks() {
 		// The client may have come to the centre by itself, and never turned.
-		s.moved = v.now
+		s.restsFrom = v.now
 	}
 	s.phase = stickNobody
 	if v.firmware != px4 || (v.sticks() != unsteered && !v.leaving && !v.resting) {
@@ -394,7 +398,7 @@ func (s *sticks) hearActing(v situation, report axes, left time.Time) {
 func (s *sticks) hearChannels(v situation, c channels) {
 	if v.firmware == px4 {
 		s.src.hearTransmitter(v.now)
-	} else if v.firmware.ardupilot() && s.src.switchMoves(c, v.now) && s.phase != stickOff {
+	} else if s.src.switchMoves(c, v.now) && s.phase != stickOff {
 		// It may have come on under our stream.
 		s.src.receiver = max(s.src.receiver, receiverIdle)
 		s.taken, s.acts.takeover = true, s.flies(v)

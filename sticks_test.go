@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"strconv"
@@ -32,6 +35,8 @@ func TestAStickModeIsCommandedOnceItsStreamHasRun(t *testing.T) {
 		{"copter in-use", "arms", true, true, 0},
 		{"px4", "sets position, becomes disarmed, +6s", false, true, 0},
 		{"px4", "sets position, becomes disarmed, +5s, now off", false, true, time.Second},
+		{"px4", "sets position, becomes disarmed, +5s, now off", true, false, 0},
+		{"copter none", "sets position, becomes disarmed, +5s, now off", false, true, 0},
 	} {
 		t.Run(r.vehicle+" "+r.script, func(t *testing.T) {
 			h := parseStickFlight(t, r.vehicle)
@@ -67,6 +72,8 @@ func TestStreamIsSentAtItsRateAndNeverElse(t *testing.T) {
 	if len(h.frames) != n+1 || h.frames[n].axes.x != 300 || h.frames[n].at != h.v.now {
 		t.Error("the client's sticks did not go out at once")
 	}
+	h.pass(30 * time.Millisecond)
+	lineEqual(t, "frames in the next 30 ms", len(h.frames)-n-1, 0)
 	for i := 1; i < len(h.frames); i++ {
 		if gap := h.frames[i].at.Sub(h.frames[i-1].at); gap > stickEvery {
 			t.Fatalf("%v between two frames", gap)
@@ -217,6 +224,11 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 		{"not counted for 3.5 s after another program's sticks", "foreign, +3400ms, hears receiver 1500", receiverNone},
 		{"counted 3.5 s after our stream",
 			"becomes disarmed, sets position, +5100ms, now off, +3500ms, hears receiver 1500", receiverInUse},
+		{"not counted as a release goes out",
+			"hears receiver 1000, sets position, leaves, left hold, hears receiver 1500", receiverIdle},
+		{"not counted for a round trip after it",
+			"round trip 500ms, hears receiver 1000, sets position, leaves, left hold, +500ms, hears receiver 1500",
+			receiverIdle},
 		{"counted at once after a release",
 			"hears receiver 1000, sets position, leaves, left hold, +50ms, hears receiver 1500", receiverInUse},
 		{"forgotten at a restart", "hears receiver 1500, restarted", receiverNone},
@@ -259,21 +271,28 @@ func TestForeignSticksPauseOurs(t *testing.T) {
 func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 	for _, version := range []firmwareVersion{0, 1<<24 | 14<<16 | 255, 1<<24 | 16<<16 | 2<<8 | 255, 1<<24 | 17<<16 |
 		255, 1<<24 | 18<<16, 2 << 24} {
-		for _, in := range []float64{-1, 0, 1, 2, 3, 4, 5, 6, 7, 8} {
+		for _, in := range []float64{-1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9} {
 			h := newStickFlight(px4, "none", in)
 			h.v.version = version
-			old := version < 1<<24|17<<16
-			dead := in < 0 || in == 4 || old && in >= 5
+			old := version < 1<<24|17<<16 && in >= 5 && in <= 8
+			dead := in < 0 || in == 4 || in > 8 || old
 			for _, why := range []reason{h.v.noSticks(), h.src.denied(h.v.view), h.src.whyNobodyFlies(h.v.view)} {
 				if strings.Contains(why.String(), "nor a transmitter's kill switch") != dead {
 					t.Errorf("%s, %g: %q", version, in, why)
 				}
 			}
-			if old && in >= 5 && !strings.Contains(h.v.noSticks().String(), "before PX4 1.17 nobody's sticks act") {
+			on := "on PX4 " + cmp.Or(version.String(), "of unknown version") + ": before PX4 1.17 nobody's sticks act"
+			if strings.Contains(h.v.noSticks().String(), on) != old {
 				t.Errorf("%s, %g: %q", version, in, h.v.noSticks())
 			}
+			deaf := map[float64]string{1: "always", 2: "while these", 3: "until PX4 restarts", 6: "while these",
+				8: "while these"}[in]
+			why := h.v.deafens()
+			if (why == reason{}) != (deaf == "") || deaf != "" && !strings.Contains(why.String(), "kill switch "+deaf) {
+				t.Errorf("%s, %g: PX4 ignores a transmitter: %q", version, in, why)
+			}
 			for _, text := range []reason{h.v.noSticks(), h.src.denied(h.v.view), h.v.deafens()} {
-				if old && strings.Contains(text.String(), "to 5") {
+				if version < px4SourceOrder && strings.Contains(text.String(), "to 5") {
 					t.Errorf("%s, %g: %q recommends 5", version, in, text)
 				}
 				if strings.Contains(text.String(), fmt.Sprintf("to %g ", in)) {
@@ -295,12 +314,13 @@ func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 		vehicle, before string
 		want            string // the parameter; "" if somebody flies it
 	}{
-		{"px4 none 0", "", "COM_RC_IN_MODE is 0"},
+		{"px4 none 0", "", "COM_RC_IN_MODE is 0: PX4 obeys only a transmitter's sticks; set it to 5 to let a transm"},
 		{"px4 in-use 0", "", ""}, // the transmitter's
 		{"px4 none 4", "", "COM_RC_IN_MODE is 4"},
 		{"px4 in-use 4", "", "COM_RC_IN_MODE is 4"},
 		{"px4 in-use 3", "", ""},
 		{"px4 in-use 3", "hears no receiver, +3s", "COM_RC_IN_MODE is 3"},
+		{"px4 in-use NaN", "hears no receiver, +3s", "COM_RC_IN_MODE was not read yet, and is 3 by default"},
 		{"px4 none 3", "", ""},
 		{"px4 none 5", "channels 1500 1500 1500 1500", ""},
 		{"copter none 1", "", "FS_GCS_ENABLE is 1"},
@@ -327,14 +347,61 @@ func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 
 // A request that takes another's place does not wait for the other's stick mode to show.
 func TestTheSticksRestAlsoForAStickModeThatIsOnItsWay(t *testing.T) {
-	s := sticks{phase: stickNobody}
-	inHold := situation{view: view{firmware: px4, shownMode: shownMode{custom: entered[px4][ModeHold]}}}
-	if s.mustRest(inHold, false) {
-		t.Error("PX4 holds, and the sticks must rest")
+	off := axes{x: 300}
+	for _, c := range []struct {
+		name               string
+		mode               Mode
+		entering, toSticks bool
+		phase              stickPhase
+		axes               axes
+		rest, flies        bool
+	}{
+		{"in hold", ModeHold, false, false, stickNobody, axes{}, false, false},
+		{"in hold, and POSCTL is on its way", ModeHold, true, false, stickNobody, axes{}, true, true},
+		{"in POSCTL", ModePosition, false, false, stickNobody, axes{}, true, true},
+		{"in POSCTL, with no stream", ModePosition, false, false, stickOff, axes{}, false, false},
+		{"from POSCTL to another stick mode", ModePosition, true, true, stickClient, off, false, true},
+		{"from hold to a stick mode, off centre", ModeHold, false, true, stickNobody, off, true, false},
+		{"from hold to a stick mode, centred", ModeHold, false, true, stickNobody, axes{}, false, false},
+		{"from hold to a return, off centre", ModeHold, false, false, stickNobody, off, false, false},
+	} {
+		v := situation{view: view{firmware: px4, shownMode: shownMode{custom: entered[px4][c.mode]}}}
+		v.mode, v.entering = c.mode, c.entering
+		s := sticks{phase: c.phase, axes: c.axes}
+		lineEqual(t, c.name+": they must rest", s.mustRest(v, c.toSticks), c.rest)
+		lineEqual(t, c.name+": they fly the drone", s.flies(v), c.flies)
 	}
-	inHold.entering = true
-	if !s.mustRest(inHold, false) {
-		t.Error("PX4 holds, POSCTL is on its way, and the sticks need not rest")
+}
+
+// What docs/autopilots.md, "PX4: sticks that move", measured. NaN: the vehicle has not told it.
+func TestWhichSticksUndoASwitchGoesByTheParameterThatThisPX4Has(t *testing.T) {
+	nan := math.NaN()
+	for _, c := range []struct {
+		override, speed   float64
+		undo, turn        bool
+		rest, moveFor     time.Duration
+		prevents, vehicle string
+	}{
+		{1, nan, true, false, 2 * time.Second, 2 * time.Second, "COM_RC_OVERRIDE 0", "px4"},
+		{0, nan, false, false, 2 * time.Second, 2 * time.Second, "COM_RC_OVERRIDE 0", "px4"},
+		{2, nan, false, false, 2 * time.Second, 2 * time.Second, "COM_RC_OVERRIDE 0", "px4"},
+		{nan, 1, true, true, 200 * time.Millisecond, 500 * time.Millisecond, "MAN_OVERRIDE_SPD -1", "px4"},
+		{nan, 0, true, true, 200 * time.Millisecond, math.MaxInt64, "MAN_OVERRIDE_SPD -1", "px4"},
+		{nan, -1, false, false, 0, math.MaxInt64, "MAN_OVERRIDE_SPD -1", "px4"},
+		{nan, nan, true, true, 2 * time.Second, 2 * time.Second,
+			"COM_RC_OVERRIDE 0 (or, from PX4 1.18 on, MAN_OVERRIDE_SPD -1)", "px4"},
+		{1, nan, false, false, 2 * time.Second, 2 * time.Second, "COM_RC_OVERRIDE 0", "copter"},
+		{nan, 1, false, false, 200 * time.Millisecond, 500 * time.Millisecond, "MAN_OVERRIDE_SPD -1", "copter"},
+	} {
+		v := parseStickFlight(t, c.vehicle).v
+		v.params = map[string]float64{"COM_RC_OVERRIDE": c.override, "MAN_OVERRIDE_SPD": c.speed}
+		maps.DeleteFunc(v.params, func(_ string, value float64) bool { return math.IsNaN(value) })
+		is := fmt.Sprintf("%s, %v: ", c.vehicle, v.params)
+		lineEqual(t, is+"moving sticks undo a switch", v.movementOverrides(), c.undo)
+		lineEqual(t, is+"sticks turn", v.turnsSticks(), c.turn)
+		lineEqual(t, is+"they rest for", v.stickRest(), c.rest)
+		lineEqual(t, is+"they count as moving for", v.movesFor(), c.moveFor)
+		lineEqual(t, is+"what prevents it", v.neverOverrides(), c.prevents)
 	}
 }
 
@@ -351,4 +418,16 @@ func TestTheSticksStayWhileAModeWithoutSticksIsOnItsWay(t *testing.T) {
 	if s.park(lifts); s.axes != (axes{z: 500}) {
 		t.Errorf("POSCTL in the air, and the sticks stand at %+v", s.axes)
 	}
+
+	// It touches the ground while they turn: their rest lies elsewhere now.
+	lifts.params, lifts.resting, lifts.landed = map[string]float64{overrideSpeed: 1}, true, onGround
+	lifts.now = epoch
+	s.streamed, s.restsFrom = s.axes, lifts.now
+	lineEqual(t, "the sticks that go out", s.turned(lifts), s.axes)
+
+	// A PX4 that knows no turn need not wait for sticks that lay still with their client.
+	lifts.params = map[string]float64{stickOverride: 1}
+	s = sticks{phase: stickClient, axes: s.axes}
+	s.park(lifts)
+	lineEqual(t, "they rest from", s.restsFrom, time.Time{})
 }

@@ -685,7 +685,7 @@ func TestWhatARestartKeepsOfReportsParametersAndSticksIsAList(t *testing.T) {
 
 	streaming := func() sticks {
 		return sticks{src: sources{receiver: receiverIdle, known: true}, taken: true, phase: stickClient,
-			axes: axes{x: 1}, since: at, moved: at, next: at, client: stickHolder{until: at},
+			axes: axes{x: 1}, since: at, moved: at, restsFrom: at, next: at, client: stickHolder{until: at},
 			switchedTo: shownMode{custom: 1}, streamed: axes{x: 1}, sent: []sentAxes{{}}, acts: stickActs{send: true}}
 	}
 	inTheAir := situation{view: view{now: at, firmware: copter, shownMode: shownMode{armed: true}}}
