@@ -98,10 +98,23 @@ func TestWhatTheVehicleDoesNotKnowIsNull(t *testing.T) {
 			call(v.handler, "GET", "/api/drone/status", nil).has(t, `"in_air":`+want)
 		}
 		lineEqual(t, "nobody's sticks are a nobody's", v.drone.status(netip.Addr{}).Input.Yours, false)
-		for _, endless := range []float64{math.Inf(1), math.Inf(-1)} {
-			lineEqual(t, "an infinite number", string(encode(number(endless))), "null\n")
-		}
 	})
+}
+
+func TestNumbersAndNotesOfAnAnswerAreShort(t *testing.T) {
+	for _, c := range []struct {
+		v        float64
+		decimals int
+		want     string
+	}{
+		{math.NaN(), 2, "null"}, {math.Inf(1), 2, "null"}, {math.Inf(-1), 2, "null"}, {-0.001, 2, "0"},
+		{1.005e-7, 7, "0.0000001"}, {123456789.125, 2, "123456789.13"}, {-2.5, 0, "-3"},
+	} {
+		lineEqual(t, fmt.Sprint(c.v), string(encode(rounded(c.v, c.decimals))), c.want+"\n")
+	}
+	for _, c := range [][3]string{{"", "", ""}, {"a", "", "a"}, {"", "b", "b"}, {"a", "b", "a; b"}} {
+		lineEqual(t, fmt.Sprintf("notes %q", c), joined(c[0], c[1]), c[2])
+	}
 }
 
 func TestAPlanesStatusHasTheCircleThatItFlies(t *testing.T) {
