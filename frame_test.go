@@ -105,6 +105,8 @@ func TestADatagramBeginsWhereItsSendersLastOneEnded(t *testing.T) {
 	unknown := unknownPacket(4, 20)
 	carrier := wireFrame{seq: 5, system: 1, component: 1, id: 141, payload: slices.Concat(one, one)}.bytes()
 	behind := len(carrier) - len(one)
+	box := wireFrame{seq: 6, system: 1, component: 1, id: 141, payload: slices.Concat(unknown, one)}.bytes()
+	lid := 10 + len(unknown)
 	other := packet(7, 2, 1, px4Beat())
 	for _, c := range []struct {
 		name    string
@@ -145,6 +147,8 @@ func TestADatagramBeginsWhereItsSendersLastOneEnded(t *testing.T) {
 			func(d *datagrams) { d.hear(a, slices.Concat(claim, unknown), beat) }, [][]byte{beat}, 0, 1},
 		{"an unknown one that is cut, behind one that is not complete",
 			func(d *datagrams) { d.hear(a, claim, unknown[:12], unknown[12:], beat) }, [][]byte{beat}, 0, 1},
+		{"an unknown one that carries an unknown one, cut behind that",
+			func(d *datagrams) { d.hear(a, box[:lid], box[lid:]) }, nil, 1, 0},
 		{"a byte behind a whole one", func(d *datagrams) { d.hear(a, slices.Concat(one, []byte("x"))) },
 			[][]byte{one}, 0, 1},
 		{"a byte ahead of an unknown one", func(d *datagrams) { d.hear(a, slices.Concat([]byte("x"), unknown)) },

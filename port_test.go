@@ -696,14 +696,6 @@ func TestAutopilotsAreKnownByTheirUSBNames(t *testing.T) {
 
 // ---- Before MAVLink was heard ----
 
-// loud counts the bytes beside them.
-func loud(b []byte) (n int) {
-	for _, c := range b {
-		n += b2i(!allowed(c))
-	}
-	return n
-}
-
 func TestUntilMAVLinkIsHeardOnlyQuietHeartbeatsGoOutAndNoneInTheFirstSecond(t *testing.T) {
 	for _, only := range []byte{0, 35, 77} {
 		inLinkBubble(t, func(t *testing.T) {
