@@ -71,6 +71,7 @@ var almostJSON = []struct{ name, path, body, says string }{
 	{"UTF-16, big end first", "takeoff", "\x00{\x00}", "it looks like UTF-16"},
 	{"gzip", "takeoff", "\x1f\x8b\x08\x00", "it is compressed"},
 	{"Latin-1", "mode", "{\"mode\":\"h\xf6ld\" }\xf6", "something follows the object"},
+	{"a word in Latin-1", "mode", "h\xf6ld", "it is no text in UTF-8"},
 	{"something else", "takeoff", "take off, please", "invalid character"},
 	{"a byte order mark, then half an object", "takeoff", "\ufeff{\"altitude\":5",
 		"it ends early; is the Content-Length too small?"},
@@ -189,6 +190,7 @@ func badRequests() []badRequest {
 	long := strings.Repeat("é", 1000)
 	add("a very long mode", "/api/drone/mode", `{"mode":"`+long+`"}`, 422, `rtgs, got "`+long[:80]+`"`)
 	add("a very long field", "/api/drone/mode", `{"`+long+`":1}`, 400, `unknown field "`+long[:80]+`"; the`)
+	add("a field of another route", "/api/drone/takeoff", `{"lat":1}`, 400, `fields here are: "altitude", "wait"`)
 	add("no mode and no arm", "/api/drone/mode", ``, 422, "mode")
 	add("an empty object", "/api/drone/mode", `{}`, 422, "mode")
 	add("mode is null", "/api/drone/mode", `{"mode":null,"arm":true}`, 422,

@@ -65,6 +65,24 @@ func TestAFamilyIsProvenByAParameterThatOnlyItHas(t *testing.T) {
 			t.Errorf("%s: says %v, want %q", c.name, err, c.says)
 		}
 	}
+	for name := range strings.FieldsSeq("FS_GCS_ENABL WP_LOITER_RAD TKOFF_ALT ALT_HOLD_RTL RTL_ALTITUDE " +
+		"ARSPD_FBW_MIN ARSPD_FBW_MAX Q_GUIDED_MODE Q_RTL_ALT") {
+		lineEqual(t, name+" is of planes alone", whose(name), planes)
+	}
+}
+
+func TestTheOtherFamiliesAreAskedForFromTheSecondRoundOnWithoutProof(t *testing.T) {
+	for _, c := range []struct {
+		f     family
+		other string
+	}{
+		{family{rounds: 1}, "[]"},
+		{family{rounds: 2}, "[[RTL_RETURN_ALT NAV_DLL_ACT] [FS_GCS_ENABL WP_LOITER_RAD]]"},
+		{family{rounds: 2, shown: copter}, "[]"},
+	} {
+		lineEqual(t, fmt.Sprintf("asked for after %d rounds, shown %v", c.f.rounds, c.f.shown),
+			fmt.Sprint(c.f.others(copter)), c.other)
+	}
 }
 
 func TestTheProofOutlivesASilenceOfTheSameVehicleOnly(t *testing.T) {

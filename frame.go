@@ -227,7 +227,6 @@ func (d *deframer) readDatagram(r io.Reader) error {
 	}
 	d.keep()
 	n, err := r.Read(d.buf[maxFrame:])
-	d.from = netip.AddrPort{}
 	d.at = time.Now()
 	d.tail = -1
 	if p, ok := r.(interface{ sender() netip.AddrPort }); ok {
@@ -261,7 +260,7 @@ func (d *deframer) keep() {
 	if len(d.rest) == 0 {
 		return
 	}
-	i := slices.IndexFunc(d.pieces, func(p piece) bool { return p.from == d.from || len(p.bytes) == 0 })
+	i := slices.IndexFunc(d.pieces, func(p piece) bool { return len(p.bytes) == 0 })
 	if i < 0 && len(d.pieces) < keptPieces {
 		i = len(d.pieces)
 		d.pieces = append(d.pieces, piece{bytes: make([]byte, 0, maxFrame)})
@@ -461,13 +460,8 @@ func (f rawFrame) decode() (m message.Message) {
 	// MAVLink 2 cuts trailing zeros off the payload; gomavlib would allocate them
 	var padded [255]byte
 	n := copy(padded[:], f.payload)
-	if f.v2 {
-		m, _ = f.known.Read(&message.MessageRaw{ID: f.id, Payload: padded[:]}, true)
-		return m
-	}
-	m, err := f.known.Read(&message.MessageRaw{ID: f.id, Payload: padded[:n]}, false)
-	if err == nil || n < len(f.known.Write(f.known.Message, false).Payload) {
-		return m
+	if !f.v2 && n < len(f.known.Write(f.known.Message, false).Payload) {
+		return nil
 	}
 	m, _ = f.known.Read(&message.MessageRaw{ID: f.id, Payload: padded[:]}, true)
 	return m
@@ -502,7 +496,7 @@ var babbles = [...]struct{ mark, says string }{
 const babbleLeast = 2
 
 func (b *babble) hear(came []byte) {
-	if b.over || len(came) == 0 {
+	if b.over {
 		return
 	}
 	all := append(b.tail, came...)
@@ -662,7 +656,7 @@ type MessageRadio struct {
 func (*MessageRadio) GetID() uint32 { return 166 }
 
 func newDialect(messages ...message.Message) *dialect.ReadWriter {
-	rw := &dialect.ReadWriter{Dialect: &dialect.Dialect{Version: 3, Messages: messages}}
+	rw := &dialect.ReadWriter{Dialect: &dialect.Dialect{Messages: messages}}
 	if err := rw.Initialize(); err != nil {
 		// A mistake in the list of messages.
 		panic(err)

@@ -27,6 +27,9 @@ func TestFramesOfBothVersionsAndSignedOnesAreReadInTheirOrder(t *testing.T) {
 	}
 	r := new(lineReader).feed(all...)
 	r.expect(t, all...)
+	lineEqual(t, "bytes of the frames, whole", r.bytes, len(bytes.Join(all, nil)))
+	lineEqual(t, "one is signed", readFrame(t, all[2]).signed, true)
+	lineEqual(t, "one that is not", readFrame(t, all[3]).signed, false)
 	if r.in.errors != 0 {
 		t.Errorf("%d errors on a clean line", r.in.errors)
 	}
@@ -100,6 +103,10 @@ func TestADatagramBeginsWhereItsSendersLastOneEnded(t *testing.T) {
 	claim := wireFrame{seq: 2, system: 1, component: 1, payload: []byte{1, 2, 3}, claims: 255}.bytes()
 	one, two, beat := packet(1, 1, 1, attitudeAt(1)), packet(2, 1, 1, attitudeAt(2)), packet(3, 1, 1, px4Beat())
 	unknown := unknownPacket(4, 20)
+	carrier := wireFrame{seq: 5, system: 1, component: 1, id: 141, payload: slices.Concat(one, one)}.bytes()
+	behind := len(carrier) - len(one)
+	box := wireFrame{seq: 6, system: 1, component: 1, id: 141, payload: slices.Concat(unknown, one)}.bytes()
+	lid := 10 + len(unknown)
 	other := packet(7, 2, 1, px4Beat())
 	for _, c := range []struct {
 		name    string
@@ -134,6 +141,23 @@ func TestADatagramBeginsWhereItsSendersLastOneEnded(t *testing.T) {
 			func(d *datagrams) { d.hear(a, claim, slices.Concat(one[20:], beat)) }, [][]byte{beat}, 0, 1},
 		{"a broken one whose claim the next datagrams would fill",
 			func(d *datagrams) { d.hear(a, slices.Concat(claim, one, two[:9]), two[9:]) }, [][]byte{one, two}, 0, 1},
+		{"an unknown one that carries a frame, cut behind that",
+			func(d *datagrams) { d.hear(a, carrier[:behind], carrier[behind:]) }, nil, 1, 0},
+		{"an unknown one behind a broken one waits",
+			func(d *datagrams) { d.hear(a, slices.Concat(claim, unknown), beat) }, [][]byte{beat}, 0, 1},
+		{"an unknown one that is cut, behind one that is not complete",
+			func(d *datagrams) { d.hear(a, claim, unknown[:12], unknown[12:], beat) }, [][]byte{beat}, 0, 1},
+		{"an unknown one that carries an unknown one, cut behind that",
+			func(d *datagrams) { d.hear(a, box[:lid], box[lid:]) }, nil, 1, 0},
+		{"a byte behind a whole one", func(d *datagrams) { d.hear(a, slices.Concat(one, []byte("x"))) },
+			[][]byte{one}, 0, 1},
+		{"a byte ahead of an unknown one", func(d *datagrams) { d.hear(a, slices.Concat([]byte("x"), unknown)) },
+			nil, 0, 1},
+		{"a byte ahead of a whole and an unknown one",
+			func(d *datagrams) { d.hear(a, slices.Concat([]byte("x"), one, unknown)) }, [][]byte{one}, 1, 1},
+		{"a byte and a broken one ahead of them",
+			func(d *datagrams) { d.hear(a, slices.Concat([]byte("x"), claim, one, unknown)) }, [][]byte{one}, 1, 1},
+		{"noise, then an unknown one", func(d *datagrams) { d.hear(a, []byte("GET / HTTP/1.1"), unknown) }, nil, 1, 1},
 		{"noise, then a whole one", func(d *datagrams) { d.hear(a, []byte("GET / HTTP/1.1"), beat) }, [][]byte{beat},
 			0, 1},
 		{"an empty one changes nothing", func(d *datagrams) { d.hear(a, one[:20], nil, one[20:]) }, [][]byte{one}, 0,
@@ -162,8 +186,20 @@ func TestAStreamThatABridgeCutsIsReadWhole(t *testing.T) {
 		d := newDatagrams().hear(addressed(1), slices.Collect(slices.Chunk(slices.Concat(all...), size))...)
 		want := slices.DeleteFunc(slices.Clone(all), func(b []byte) bool { return len(checkedFrames(b)) == 0 })
 		d.expect(t, want...)
+		lineEqual(t, "bytes of the frames, whole", d.bytes, len(bytes.Join(all, nil)))
 		lineEqual(t, fmt.Sprintf("unknown frames in datagrams of %d bytes", size), d.unknown, len(all)-len(want))
 		lineEqual(t, "errors", d.in.errors, 0)
+	}
+}
+
+func TestOnlyAFullBufferOfAStreamSaysThatMoreMayWait(t *testing.T) {
+	for _, datagrams := range []bool{false, true} {
+		in := deframer{datagrams: datagrams}
+		in.read(bytes.NewReader(make([]byte, 60_000)))
+		lineEqual(t, fmt.Sprint("more may wait, datagrams ", datagrams), in.full(), !datagrams)
+		in.rest = nil
+		in.read(bytes.NewReader(make([]byte, 1)))
+		lineEqual(t, fmt.Sprint("behind one byte, datagrams ", datagrams), in.full(), false)
 	}
 }
 
@@ -182,26 +218,39 @@ func TestTheBeginningOfAFrameIsKeptHalfASecond(t *testing.T) {
 // Forged senders take no memory, and not the vehicle's piece.
 func TestEightSendersKeepAPieceAndTheVehicleIsOneOfThem(t *testing.T) {
 	one, half := packet(1, 1, 1, attitudeAt(1)), 20
-	d := newDatagrams()
-	d.in.vehicle = addressed(1)
-	d.hear(d.in.vehicle, one[:half])
-	for i := range 5000 {
-		d.hear(addressed(uint16(2+i)), one[:half])
+	const others = 400
+	for ahead := range uint16(keptPieces) {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDatagrams()
+			d.in.vehicle = addressed(1)
+			for i := range uint16(others) {
+				if i == ahead {
+					d.hear(d.in.vehicle, one[:half])
+					time.Sleep(time.Millisecond)
+				}
+				d.hear(addressed(2+i), one[:half])
+				time.Sleep(time.Millisecond)
+			}
+			d.hear(addressed(1000), one, one)
+			d.hear(d.in.vehicle, one[half:])
+			d.expect(t, one, one, one)
+			lineEqual(t, "senders that keep a piece", len(d.in.pieces), keptPieces)
+			lineEqual(t, "pieces that were dropped", d.in.errors, others+1-keptPieces)
+			for i := range uint16(keptPieces - 1) { // the newest ones' too
+				d.hear(addressed(1+others-i), one[half:])
+			}
+			d.expect(t, slices.Repeat([][]byte{one}, 2+keptPieces)...)
+			d.hear(addressed(1+others-keptPieces+1), one[half:])
+			d.expect(t, slices.Repeat([][]byte{one}, 2+keptPieces)...)
+		})
 	}
-	d.hear(d.in.vehicle, one[half:])
-	d.expect(t, one)
-	lineEqual(t, "senders that keep a piece", len(d.in.pieces), keptPieces)
-	d.hear(addressed(5001), one[half:])
-	d.expect(t, one, one) // the newest one's too
-	d.hear(addressed(4000), one[half:])
-	d.expect(t, one, one)
 }
 
 // A broken frame that claims more bytes than came keeps what comes behind it, for as long as they take to come.
 func TestAFrameTellsWhenItsLastByteCame(t *testing.T) {
 	claim := wireFrame{seq: 1, system: 1, component: 1, payload: []byte{1, 2, 3}, claims: 150}.bytes()
 	one, two, beat := packet(2, 1, 1, attitudeAt(1)), packet(3, 1, 1, attitudeAt(2)), packet(4, 1, 1, px4Beat())
-	many := slices.Repeat(beat, 8)
+	many := slices.Repeat(beat, 20)
 	for _, c := range []struct {
 		name      string
 		datagrams bool
@@ -211,12 +260,14 @@ func TestAFrameTellsWhenItsLastByteCame(t *testing.T) {
 		{"each alone", false, [][]byte{one, two, beat}, []int{0, 1, 2}},
 		{"in two", false, [][]byte{one[:20], one[20:]}, []int{1}},
 		{"one ends and one begins", false, [][]byte{one, slices.Concat(two, beat[:5]), beat[5:]}, []int{0, 1, 2}},
+		{"with many reads of nothing", false, slices.Concat([][]byte{one[:20]}, make([][]byte, 300),
+			[][]byte{one[20:]}), []int{301}},
 		{"behind a broken one", false, [][]byte{claim, one, slices.Concat(two, beat[:5]), beat[5:], many},
 			[]int{1, 2, 3, 4, 4, 4, 4, 4, 4, 4, 4}},
 		{"behind a broken one, byte by byte", false,
 			slices.Collect(slices.Chunk(slices.Concat(claim, one, two, many), 1)),
 			[]int{len(claim) + len(one) - 1, len(claim) + len(one) + len(two) - 1}},
-		{"a datagram joins two", true, [][]byte{one[:20], slices.Concat(one[20:], two)}, []int{1, 1}},
+		{"a datagram joins two", true, [][]byte{one[:20], slices.Concat(one[20:], two), beat}, []int{1, 1, 2}},
 		{"a whole one in an earlier datagram", true, [][]byte{slices.Concat(claim, one, two[:9]), two[9:]},
 			[]int{0, 1}},
 	} {
@@ -248,16 +299,27 @@ func TestATruncatedFrameCostsOnlyItself(t *testing.T) {
 }
 
 func TestUnknownMessagesBetweenKnownOnesAreFramesAndNoErrors(t *testing.T) {
-	a, b, c := packet(1, 1, 1, px4Beat()), packet(3, 1, 1, attitudeAt(1)), packet(6, 1, 1, attitudeAt(2))
+	a, b, c := packet(1, 1, 1, px4Beat()), packet1(3, 1, 1, attitudeAt(1)), packet(6, 1, 1, attitudeAt(2))
 	r := new(lineReader).feed(a, unknownPacket(2, 30), b, unknownPacket(4, 255), unknownPacket(5, 1), c)
 	r.expect(t, a, b, c)
 	if r.unknown != 3 || r.in.errors != 0 {
 		t.Errorf("%d unknown frames and %d errors, want 3 and 0", r.unknown, r.in.errors)
 	}
 	// Only the next burst shows that the last frame of a burst is whole.
-	r.feed(unknownPacket(7, 9)).feed(a).expect(t, a, b, c, a)
+	lineEqual(t, "unknown frames before it", r.feed(unknownPacket(7, 9)).unknown, 3)
+	r.feed(a).expect(t, a, b, c, a)
 	if r.unknown != 4 || r.in.errors != 0 {
 		t.Errorf("%d unknown frames and %d errors, want 4 and 0", r.unknown, r.in.errors)
+	}
+}
+
+func TestAnIdThatNoMessageHasIsUnknown(t *testing.T) {
+	for _, id := range []uint32{511, 512, 1<<24 - 1} {
+		odd, next := wireFrame{system: 1, component: 1, id: id}.bytes(), packet(1, 1, 1, px4Beat())
+		d := deframer{rest: slices.Concat(odd, next)}
+		f, ok := d.next()
+		lineEqual(t, fmt.Sprint("a frame with the id ", id, " is one"), ok && f.id == id, true)
+		lineEqual(t, "its message", f.decode(), nil)
 	}
 }
 
@@ -398,6 +460,29 @@ func TestALongerVersion2PayloadIsReadAsFarAsItIsKnown(t *testing.T) {
 	}
 }
 
+func TestWhatIsSentIsReadAsItWasMeant(t *testing.T) {
+	s := newSender(7, componentID)
+	for _, m := range []message.Message{
+		&common.MessageCommandAck{Command: 400, Progress: 9, TargetSystem: 7},
+		&common.MessageHeartbeat{Type: 18, Autopilot: 8, SystemStatus: 4, MavlinkVersion: 3},
+	} {
+		if is, ok := m.(*common.MessageHeartbeat); ok {
+			lineEqual(t, "our heartbeat", *heartbeat(is.Type), *is)
+		}
+		b, h := s.encode(m)
+		f := readFrame(t, b)
+		lineEqual(t, "header", f.header, h)
+		lineEqual(t, "who it is from", fmt.Sprint(h.system, h.component), fmt.Sprint(7, componentID))
+		lineEqual(t, "compatibility flags", b[3], 0)
+		lineEqual(t, fmt.Sprint("reads ", m), reflect.DeepEqual(f.decode(), m), true)
+	}
+	first := map[byte]bool{}
+	for range 50 {
+		first[newSender(7, componentID).seq] = true
+	}
+	lineEqual(t, "all programs begin with the same number", len(first) == 1, false)
+}
+
 func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 	s := newSender(1, componentID)
 	var sent recent
@@ -429,6 +514,49 @@ func TestAFrameThatIsSentBackIsKnownAsAnEcho(t *testing.T) {
 		other := last
 		change(&other)
 		lineEqual(t, "a frame of another "+name+" is ours", sent.has(readFrame(t, other.bytes()).header, now), false)
+	}
+}
+
+func TestWhateverItsNumberBeginsWithAQuietHeartbeatIsFound(t *testing.T) {
+	for seq := range 256 {
+		b, h := quietBeat(&sender{system: quietSystem, component: componentID, seq: byte(seq)})
+		beat := &common.MessageHeartbeat{Type: 18, Autopilot: 8, MavlinkVersion: 3}
+		lineEqual(t, "it is a heartbeat", reflect.DeepEqual(readFrame(t, b).decode(), beat), true)
+		lineEqual(t, "its header", readFrame(t, b).header, h)
+		lineEqual(t, fmt.Sprint("bytes beside the allowed ones, from ", seq), loud(b), 0)
+	}
+}
+
+func TestWhatAPortSpeaksInsteadOfMAVLinkIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		name, says string
+		parts      []string
+	}{
+		{"MSP", "MSP, not MAVLink", []string{"$M>\x03\x01\x00\x01\x2e", "\x02$M>\x00\x02\x02"}},
+		{"MSP, cut anywhere", "MSP, not MAVLink", []string{"$M", ">\x00$", "M", ">"}},
+		{"MSP 2", "MSP 2, not MAVLink", []string{"$X>\x00$X>"}},
+		{"a configurator", "MSP, and it asks", []string{"$M<\x00", "$M<\x00"}},
+		{"a prompt", "a prompt (#)", []string{"\r\n# ", "help\r\n# "}},
+		{"PX4's shell", "nsh>", []string{"\x1b[Knsh> ", "\r\nnsh> "}},
+		{"a login", "a login", []string{"raspberrypi login: ", "\r\nraspberrypi login: "}},
+		{"once in noise", "", []string{"a1$M>9", "qqqqqqqq"}},
+		{"once, and its end again in short reads", "", []string{"$M>", "1", "2"}},
+		{"MAVLink and an unknown message beside it", "", []string{"$M>$M>" +
+			string(packet(1, 1, 1, px4Beat())) + string(unknownPacket(2, 9)) + "\xfd"}},
+		{"MAVLink beside it", "", []string{"$M>$M>", string(packet(1, 1, 1, px4Beat()))}},
+	} {
+		var in deframer
+		for _, part := range c.parts {
+			in.read(strings.NewReader(part))
+			for _, ok := in.next(); ok; _, ok = in.next() {
+			}
+		}
+		got := fmt.Sprint(in.babble.says())
+		if c.says == "" {
+			lineEqual(t, c.name, in.babble.says(), nil)
+		} else if !strings.Contains(got, c.says) {
+			t.Errorf("%s: says %q, want %q", c.name, got, c.says)
+		}
 	}
 }
 

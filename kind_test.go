@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"strings"
@@ -57,6 +58,37 @@ func TestEachVehicleIsOfTheKindThatThePageNames(t *testing.T) {
 			v := view{firmware: id.firmware(), typ: typ, vtol: c.vtol, version: c.version}
 			lineEqual(t, name+" with vtol_state "+c.vtol.String(), v.kind(), c.want)
 			lineEqual(t, name+" can be commanded", v.readOnly() == nil, c.want != onlyRead)
+		}
+	}
+}
+
+func TestWhyAVehicleIsOnlyReadIsSaid(t *testing.T) {
+	const px4Pilot, old = common.MAV_AUTOPILOT_PX4, firmwareVersion(1<<24 | 16<<16)
+	const quad, wheels, boat = common.MAV_TYPE_QUADROTOR, common.MAV_TYPE_GROUND_ROVER, common.MAV_TYPE_SURFACE_BOAT
+	liar, unproven := refuse(codeUnsupported, "it is something else"), refuse(codeOffline, "its proof is awaited")
+	for _, c := range []struct {
+		id    identity
+		doubt error
+		want  errorCode
+		says  string
+	}{
+		{identity{autopilot: px4Pilot, typ: quad}, nil, "", ""},
+		{identity{autopilot: px4Pilot, typ: quad}, unproven, "", ""},
+		{identity{autopilot: px4Pilot, typ: quad}, liar, codeUnsupported, "it is something else"},
+		{identity{autopilot: px4Pilot, typ: wheels}, nil, codeOffline, "has not reported its version"},
+		{identity{autopilot: px4Pilot, typ: wheels, version: old}, nil, codeUnsupported, "this one has 1.16.0"},
+		{identity{autopilot: px4Pilot, typ: boat}, nil, codeUnsupported, "px4, surface_boat, and is no multicopter"},
+		{identity{autopilot: common.MAV_AUTOPILOT_GENERIC, typ: quad}, nil, codeUnsupported,
+			"generic, quadrotor, as INAV and Betaflight do, and is neither PX4 nor"},
+		{identity{autopilot: common.MAV_AUTOPILOT_PPZ, typ: quad}, nil, codeUnsupported,
+			"ppz, quadrotor, and is neither"},
+	} {
+		v := view{firmware: c.id.firmware(), autopilot: c.id.autopilot, typ: c.id.typ, version: c.id.version,
+			doubt: c.doubt}
+		err := v.readOnly()
+		lineEqual(t, fmt.Sprintf("%+v, doubt %v", c.id, c.doubt), code(err), c.want)
+		if !strings.Contains(fmt.Sprint(err), c.says) {
+			t.Errorf("%+v: says %v, want %q", c.id, err, c.says)
 		}
 	}
 }

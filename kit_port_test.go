@@ -430,6 +430,14 @@ func (b *portFolder) untouched(what string, p *pty) {
 // allowed are the bytes that may go to a port on which no MAVLink was heard.
 func allowed(c byte) bool { return c >= 0x80 || bytes.IndexByte([]byte{0, 1, 3, 8, 9, 18}, c) >= 0 }
 
+// loud counts the bytes that are not allowed.
+func loud(b []byte) (n int) {
+	for _, c := range b {
+		n += b2i(!allowed(c))
+	}
+	return n
+}
+
 // mutePort is silent, and keeps what is written to it.
 type mutePort struct {
 	*cable

@@ -18,10 +18,19 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
+// pause is a time in which nothing comes, among messages.
+type pause time.Duration
+
+func (pause) GetID() uint32 { return math.MaxUint32 }
+
 // telemetryAfter returns a telemetry that heard these messages, one each millisecond.
 func telemetryAfter(list ...message.Message) *telemetry {
 	t, at := newTelemetry(), time.Unix(1000, 0)
 	for _, m := range list {
+		if p, silent := m.(pause); silent {
+			at = at.Add(time.Duration(p))
+			continue
+		}
 		t.hear(m, at)
 		at = at.Add(time.Millisecond)
 	}
@@ -76,8 +85,38 @@ func showGPS(t *telemetry) string {
 
 func showHealth(t *telemetry) string {
 	h := t.health
-	return fmt.Sprintf("known %t, armable %s, receiver %t, unhealthy %v", !h.at.IsZero(), showArmable(t, h.at),
-		h.receiverLive(), h.unhealthy())
+	unhealthy := "null"
+	if list := t.unhealthy(h.at); list != nil {
+		unhealthy = fmt.Sprint(list)
+	}
+	return fmt.Sprintf("known %t, armable %s, receiver %t, unhealthy %s", !h.at.IsZero(), showArmable(t, h.at),
+		h.receiverLive(), unhealthy)
+}
+
+func showHealed(t *telemetry) string {
+	if t.healed.IsZero() {
+		return "never"
+	}
+	return fmt.Sprint(t.healed.Sub(time.Unix(1000, 0)))
+}
+
+func showTarget(t *telemetry) string { return fmt.Sprint(t.target.lat, t.target.lon, t.target.amsl) }
+
+// showTimes shows when the newest of each kind left the vehicle, from the first message on.
+func showTimes(t *telemetry) string {
+	var list []string
+	for _, g := range []struct {
+		name string
+		at   time.Time
+	}{
+		{"heartbeat", t.beat.at}, {"GPS", t.gps.at}, {"position", t.position.at}, {"velocity", t.velocity.at},
+		{"HUD", t.velocity.hudAt}, {"attitude", t.attitude.at}, {"battery", t.battery.at}, {"health", t.health.at},
+		{"EKF", t.estimate.at}, {"home", t.home.at}, {"channels", t.rc.at}, {"target", t.target.at},
+		{"landed", t.landed.at},
+	} {
+		list = append(list, fmt.Sprint(g.name, " ", g.at.Sub(time.Unix(1000, 0))))
+	}
+	return strings.Join(list, ", ")
 }
 
 func showArmable(t *telemetry, now time.Time) string {

@@ -757,14 +757,6 @@ func TestAutopilotsAreKnownByTheirUSBNames(t *testing.T) {
 
 // ---- Before MAVLink was heard ----
 
-// loud counts the bytes beside them.
-func loud(b []byte) (n int) {
-	for _, c := range b {
-		n += b2i(!allowed(c))
-	}
-	return n
-}
-
 func TestUntilMAVLinkIsHeardOnlyQuietHeartbeatsGoOutAndNoneInTheFirstSecond(t *testing.T) {
 	for _, only := range []byte{0, 35, 77} {
 		inLinkBubble(t, func(t *testing.T) {
@@ -799,41 +791,7 @@ func TestUntilMAVLinkIsHeardOnlyQuietHeartbeatsGoOutAndNoneInTheFirstSecond(t *t
 	}
 }
 
-func TestWhateverItsNumberBeginsWithAQuietHeartbeatIsFound(t *testing.T) {
-	for seq := range 256 {
-		b, _ := quietBeat(&sender{system: quietSystem, component: componentID, seq: byte(seq)})
-		lineEqual(t, fmt.Sprint("bytes beside the allowed ones, from ", seq), loud(b), 0)
-	}
-}
-
-func TestAPortThatSpeaksMSPOrShowsAPromptIsNamed(t *testing.T) {
-	for _, c := range []struct {
-		name, says string
-		parts      []string
-	}{
-		{"MSP", "MSP, not MAVLink", []string{"$M>\x03\x01\x00\x01\x2e", "\x02$M>\x00\x02\x02"}},
-		{"MSP, cut anywhere", "MSP, not MAVLink", []string{"$M", ">\x00$", "M", ">"}},
-		{"MSP 2", "MSP 2, not MAVLink", []string{"$X>\x00$X>"}},
-		{"a configurator", "MSP, and it asks", []string{"$M<\x00", "$M<\x00"}},
-		{"a prompt", "a prompt (#)", []string{"\r\n# ", "help\r\n# "}},
-		{"PX4's shell", "nsh>", []string{"\x1b[Knsh> ", "\r\nnsh> "}},
-		{"a login", "a login", []string{"raspberrypi login: ", "\r\nraspberrypi login: "}},
-		{"once in noise", "", []string{"a1$M>9", "qqqqqqqq"}},
-		{"MAVLink beside it", "", []string{"$M>$M>", string(packet(1, 1, 1, px4Beat()))}},
-	} {
-		var in deframer
-		for _, part := range c.parts {
-			in.read(strings.NewReader(part))
-			for _, ok := in.next(); ok; _, ok = in.next() {
-			}
-		}
-		got := fmt.Sprint(in.babble.says())
-		if c.says == "" {
-			lineEqual(t, c.name, in.babble.says(), nil)
-		} else if !strings.Contains(got, c.says) {
-			t.Errorf("%s: says %q, want %q", c.name, got, c.says)
-		}
-	}
+func TestThePortThatSpeaksMSPIsNamedInTheStatus(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		p := &mutePort{cable: newCable(func(lineMessage) {})}
 		open := func(context.Context) (port, error) { return p, nil }

@@ -122,7 +122,7 @@ func (s *signing) opened() {
 // takes no stamp that is far behind its own.
 func (s *signing) holds(m message.Message) bool {
 	_, beat := m.(*minimal.MessageHeartbeat)
-	return s != nil && s.heard == 0 && !beat && m != nil
+	return s != nil && s.heard == 0 && !beat
 }
 
 // sign returns a frame that has the flag for it, with its signature. The stamp is later than our last one and than what

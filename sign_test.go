@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -220,6 +221,11 @@ func TestOnlyWhatIsSignedRightAndNewIsTaken(t *testing.T) {
 	plain := unsignedFrame(1, autopilotID, beat)
 	old := plain
 	old.v2 = false
+	var many []rawFrame
+	for link := range byte(mostStreams) {
+		many = append(many, signedFrame(beat, ourKey, link, 5))
+	}
+	after := func(frames []rawFrame, last rawFrame) []rawFrame { return append(slices.Clone(frames), last) }
 	for name, c := range map[string]struct {
 		frames []rawFrame
 		last   refusal
@@ -234,6 +240,12 @@ func TestOnlyWhatIsSignedRightAndNewIsTaken(t *testing.T) {
 		"another link than signed":       {[]rawFrame{signedFrame(beat, ourKey, 3, 5, flip(13))}, otherKey},
 		"the same again":                 {[]rawFrame{at(5), at(5)}, oldStamp},
 		"an older one":                   {[]rawFrame{at(5), at(4)}, oldStamp},
+		"one that is 295 older":          {[]rawFrame{at(300), at(5)}, oldStamp},
+		"a first one that counts from 0": {[]rawFrame{at(0)}, notRefused},
+		"a slow stream that goes on":     {[]rawFrame{at(5), other(2 * minute), at(6)}, notRefused},
+		"a 64th stream":                  {many, notRefused},
+		"a 65th stream":                  {after(many, signedFrame(beat, ourKey, 64, 5)), oldStamp},
+		"the first of 64 goes on":        {after(many, signedFrame(beat, ourKey, 0, 6)), notRefused},
 		"a newer one":                    {[]rawFrame{at(5), at(6)}, notRefused},
 		"one far ahead":                  {[]rawFrame{at(5), at(5 + 9*minute)}, notRefused},
 		"another stream, a minute old":   {[]rawFrame{at(2 * minute), other(minute)}, notRefused},
@@ -253,9 +265,47 @@ func TestOnlyWhatIsSignedRightAndNewIsTaken(t *testing.T) {
 	}
 }
 
+func TestWhyAnAutopilotIsIgnoredIsSaidWhileItIs(t *testing.T) {
+	beat, radio := px4Beat(), &common.MessageRadioStatus{}
+	type frames []rawFrame
+	plain, signed := unsignedFrame(1, autopilotID, beat), signedFrame(beat, ourKey, 3, 5)
+	camera := signedFrame(beat, ourKey, 3, 5)
+	camera.component = 100
+	unknown := plain
+	unknown.known = nil
+	for _, c := range []struct {
+		what  string
+		heard frames // one a second
+		wait  time.Duration
+		says  string
+	}{
+		{"nothing", nil, 0, ""},
+		{"an autopilot that does not sign", frames{plain}, 2999 * time.Millisecond, "not signed"},
+		{"that was 3 s ago", frames{plain}, 3 * time.Second, ""},
+		{"it signs now", frames{plain, signed}, 0, ""},
+		{"it signs no more", frames{signed, plain}, 2 * time.Second, "not signed"},
+		{"it signs no more, at once", frames{signed, plain}, time.Second, ""},
+		{"a camera that does not sign", frames{unsignedFrame(1, 100, beat)}, 0, ""},
+		{"a message that mavrest does not know", frames{unknown}, 0, ""},
+		{"a camera beside it signs", frames{plain, camera}, 0, "not signed"},
+		{"a radio has its ids", frames{plain, unsignedFrame(1, autopilotID, radio)}, 0, "not signed"},
+	} {
+		s, now := newSigning(ourKey), time.Unix(0, 0)
+		for i, f := range c.heard {
+			now = time.Unix(int64(i), 0)
+			s.hear(f, now)
+		}
+		if err := s.fault(now.Add(c.wait)); (err == nil) != (c.says == "") ||
+			!strings.Contains(fmt.Sprint(err), c.says) {
+			t.Errorf("%s: says %v, want %q", c.what, err, c.says)
+		}
+	}
+}
+
 func TestTheStampOnlyGrows(t *testing.T) {
 	right := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
-	of := func(at time.Time) uint64 { return uint64(at.Sub(stampFrom) / stampUnit) }
+	// In units of 10 µs since 2015.
+	of := func(at time.Time) uint64 { return uint64(at.Unix()-1_420_070_400) * 100_000 }
 	s := newSigning(ourKey)
 	for _, c := range []struct {
 		what  string
@@ -281,6 +331,15 @@ func TestTheStampOnlyGrows(t *testing.T) {
 		}
 		lineEqual(t, c.what, stamp, c.want)
 		lineEqual(t, c.what+": link id", b[12], 0)
+	}
+	for _, c := range []struct {
+		at    time.Time
+		right bool
+	}{
+		{time.Date(2026, 10, 31, 23, 59, 59, 0, time.UTC), false}, {time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), true},
+		{time.Date(2041, 11, 1, 0, 0, 0, 0, time.UTC), true}, {time.Date(2041, 11, 1, 0, 0, 1, 0, time.UTC), false},
+	} {
+		lineEqual(t, fmt.Sprint("the clock's stamp on ", c.at), clockStamp(c.at), of(c.at)*uint64(b2i(c.right)))
 	}
 }
 
@@ -330,6 +389,7 @@ func TestMavrestCantSetAKey(t *testing.T) {
 func TestTheKeysFile(t *testing.T) {
 	phrase := signKey(sha256.Sum256([]byte("blue kite")))
 	digits := signKey(sha256.Sum256([]byte("12345678")))
+	longer := signKey(sha256.Sum256([]byte(hex.EncodeToString(phrase[:]) + "no")))
 	longest := signKey(sha256.Sum256([]byte(strings.Repeat("x", 4096))))
 	for name, c := range map[string]struct {
 		text string
@@ -342,6 +402,7 @@ func TestTheKeysFile(t *testing.T) {
 		"a line of Windows":            {"\ufeffblue kite\r\n", 0o600, &phrase, ""},
 		"64 hex digits":                {hex.EncodeToString(phrase[:]) + "\n", 0o600, &phrase, ""},
 		"64 hex digits, capitals":      {strings.ToUpper(hex.EncodeToString(phrase[:])), 0o600, &phrase, ""},
+		"66 digits, not all hex":       {hex.EncodeToString(phrase[:]) + "no", 0o600, &longer, ""},
 		"a passphrase of hex digits":   {"12345678", 0o600, &digits, ""},
 		"as long as it may be":         {strings.Repeat("x", 4096), 0o600, &longest, ""},
 		"empty":                        {"\n", 0o600, nil, "it is empty; want one line"},
@@ -372,6 +433,10 @@ func TestTheKeysFile(t *testing.T) {
 			other, otherErr := readKey(file, t.TempDir())
 			lineEqual(t, "its key, beside the service manager's folder", other, key)
 			lineEqual(t, "its error, beside that folder", fmt.Sprint(otherErr), fmt.Sprint(err))
+			t.Chdir(dir)
+			here, hereErr := readKey("key", "")
+			lineEqual(t, "its key, by the name alone", here, key)
+			lineEqual(t, "its error, by the name alone", hereErr == nil, err == nil)
 			if _, err := readKey("key", dir); c.mode == 0o440 && err != nil {
 				t.Errorf("a credential: %v", err)
 			}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/netip"
 	"os"
 	"os/exec"
 	"regexp"
@@ -36,15 +37,15 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 		v.say(&common.MessageSysStatus{
 			OnboardControlSensorsPresent: gyro | gps | prearm, OnboardControlSensorsEnabled: gyro | gps | prearm,
 			OnboardControlSensorsHealth: gyro | prearm,
-			VoltageBattery:              16200, CurrentBattery: 1100, BatteryRemaining: 87,
+			VoltageBattery:              16240, CurrentBattery: 1134, BatteryRemaining: 87,
 		})
 		time.Sleep(200 * time.Millisecond)
 		v.say(holdingInAir,
 			&common.MessageGpsRawInt{FixType: common.GPS_FIX_TYPE_3D_FIX, SatellitesVisible: 14, Eph: 70},
 			&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_IN_AIR})
 		time.Sleep(300 * time.Millisecond)
-		v.say(&common.MessageGlobalPositionInt{
-			Lat: 473977421, Lon: 85455938, Alt: 498300, RelativeAlt: 10020, Vx: 0, Vy: 10, Vz: 0, Hdg: 18150,
+		v.say(&common.MessageVfrHud{Airspeed: 3.46, Climb: 0.52}, &common.MessageGlobalPositionInt{
+			Lat: 473977421, Lon: 85455938, Alt: 498300, RelativeAlt: 10020, Vx: 123, Vy: 10, Vz: -57, Hdg: 18150,
 		})
 		time.Sleep(50 * time.Millisecond)
 		v.say(&common.MessageAttitude{Roll: 0.4 * math.Pi / 180, Pitch: -1.1 * math.Pi / 180,
@@ -57,15 +58,15 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 "kind":"hover","circles":null,"modes":["manual","altitude","position","takeoff","hold","land","rtl","rtgs"],
 "return_altitude":30.5},
 "position":{"lat":47.3977421,"lon":8.5455938,"altitude":10.02,"altitude_msl":498.3,"heading":181.5,"age":0.1},
-"velocity":{"north":0,"east":0.1,"down":0,"ground_speed":0.1,"air_speed":null,"climb":0,"age":0.1},
+"velocity":{"north":1.23,"east":0.1,"down":-0.57,"ground_speed":1.23,"air_speed":3.46,"climb":0.52,"age":0.1},
 "attitude":{"roll":0.4,"pitch":-1.1,"yaw":181.5,"age":0.05},
-"battery":{"voltage":16.2,"current":11,"remaining":87,"age":0.6},
+"battery":{"voltage":16.24,"current":11.34,"remaining":87,"age":0.6},
 "gps":{"receiver":1,"fix":"3d","satellites":14,"hdop":0.7,"age":0.4},
 "home":{"lat":47.3977419,"lon":8.5455937,"altitude_msl":488.3,"age":12.3},
 "target":null,
 "input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},
 "messages":[{"severity":"info","text":"Takeoff detected","age":12.3}],
-"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":0.4,"lag":null,"received":22,"lost":0,"errors":0,
+"link":{"device":"/dev/serial0","baud":921600,"heartbeat_age":0.4,"lag":null,"received":23,"lost":0,"errors":0,
 "sent":1,"error":"this autopilot answers no TIMESYNC: how old its reports are can't be proven; check that the router ` +
 			`or the bridge passes TIMESYNC on in both directions"}}`)
 	})
@@ -78,14 +79,12 @@ func TestWhatTheVehicleDoesNotKnowIsNull(t *testing.T) {
 			&common.MessageSysStatus{VoltageBattery: math.MaxUint16, CurrentBattery: -1, BatteryRemaining: -1},
 			&common.MessageGpsRawInt{FixType: common.GPS_FIX_TYPE_NO_FIX, SatellitesVisible: math.MaxUint8,
 				Eph: math.MaxUint16},
-			&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_UNDEFINED},
 			&common.MessageGlobalPositionInt{Alt: 0, RelativeAlt: 0, Hdg: math.MaxUint16},
 			&common.MessageVfrHud{Airspeed: nan, Climb: nan},
 			&common.MessageAttitude{Roll: nan, Pitch: nan, Yaw: nan})
 		r := call(v.handler, "GET", "/api/drone/status", nil)
 		r.wantOK(t)
 		r.has(t,
-			`"in_air":null,"landed_state":null`,
 			`"version":null,"system_id":1`,
 			`"position":{"lat":null,"lon":null,`, `"heading":null,`,
 			`"air_speed":null,"climb":null`,
@@ -93,7 +92,48 @@ func TestWhatTheVehicleDoesNotKnowIsNull(t *testing.T) {
 			`"battery":{"voltage":null,"current":null,"remaining":null,`,
 			`"gps":{"receiver":1,"fix":"no_fix","satellites":null,"hdop":null,`,
 			`"home":null`)
+		for state, want := range map[common.MAV_LANDED_STATE]string{0: `null,"landed_state":null`,
+			common.MAV_LANDED_STATE_TAKEOFF: `null,"landed_state":"takeoff"`, 9: `null,"landed_state":null`} {
+			v.say(&common.MessageExtendedSysState{LandedState: state})
+			call(v.handler, "GET", "/api/drone/status", nil).has(t, `"in_air":`+want)
+		}
+		lineEqual(t, "nobody's sticks are a nobody's", v.drone.status(netip.Addr{}).Input.Yours, false)
 	})
+}
+
+func TestNumbersAndNotesOfAnAnswerAreShort(t *testing.T) {
+	for _, c := range []struct {
+		v        float64
+		decimals int
+		want     string
+	}{
+		{math.NaN(), 2, "null"}, {math.Inf(1), 2, "null"}, {math.Inf(-1), 2, "null"}, {-0.001, 2, "0"},
+		{1.005e-7, 7, "0.0000001"}, {123456789.125, 2, "123456789.13"}, {-2.5, 0, "-3"},
+	} {
+		lineEqual(t, fmt.Sprint(c.v), string(encode(rounded(c.v, c.decimals))), c.want+"\n")
+	}
+	for _, c := range [][3]string{{"", "", ""}, {"a", "", "a"}, {"", "b", "b"}, {"a", "b", "a; b"}} {
+		lineEqual(t, fmt.Sprintf("notes %q", c), joined(c[0], c[1]), c[2])
+	}
+}
+
+func TestAPlanesStatusHasTheCircleThatItFlies(t *testing.T) {
+	withScript(t, func(v *scriptedVehicle) {
+		plane := copterBeat()
+		plane.Type = common.MAV_TYPE_FIXED_WING
+		v.say(plane)
+		call(v.handler, "GET", "/api/drone/status", nil).has(t, `"circles":60,`)
+		v.say(&common.MessageParamValue{ParamId: "WP_LOITER_RAD", ParamValue: -75.4,
+			ParamType: common.MAV_PARAM_TYPE_REAL32})
+		call(v.handler, "GET", "/api/drone/status", nil).has(t, `"circles":75,`)
+	})
+}
+
+func TestTheStatusSaysWhatTheLinkCounts(t *testing.T) {
+	l := linkState{device: "udp", lag: 1234 * time.Millisecond, lagKnown: true, received: 1, lost: 2, errors: 3,
+		sent: 4, fault: errTooLarge}
+	lineEqual(t, "link", string(encode(l.body(0.5))), `{"device":"udp","baud":null,"heartbeat_age":0.5,"lag":1.23,`+
+		`"received":1,"lost":2,"errors":3,"sent":4,"error":"`+errTooLarge.Error()+"\"}\n")
 }
 
 func TestStatusOfALostVehicleIsItsLastKnownWithAges(t *testing.T) {
@@ -116,7 +156,7 @@ func TestStatusOfALostVehicleIsItsLastKnownWithAges(t *testing.T) {
 func TestStatusHasTheTimeSinceTheStart(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
 		for _, want := range []string{`,"time":0,`, `,"time":1.25,`, `,"time":2.5,`} {
-			call(v.handler, "GET", "/api/drone/status", nil).has(t, want)
+			call(v.handler, "GET", "/api/drone/status", nil).has(t, want, `"unhealthy":null,`, `"heartbeat_age":null,`)
 			time.Sleep(1250 * time.Millisecond)
 		}
 		v.say(holdingInAir) // a vehicle that comes online changes nothing
@@ -135,13 +175,16 @@ func TestStatusShowsTheTargetAndTheSticks(t *testing.T) {
 		hf.fly("hold")
 		const nobody = `"input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},`
 		has(`"target":{"lat":47.3977419,"lon":8.5455937,"altitude":100,"distance":0},` + nobody)
-		hf.post("/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20}`).wantOK(hf.T)
-		has(`"target":{"lat":47.398,"lon":8.546,"altitude":20,"distance":41.9},` + nobody)
+		hf.post("/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20.25}`).wantOK(hf.T)
+		has(`"target":{"lat":47.398,"lon":8.546,"altitude":20.25,"distance":41.9},` + nobody)
+		has(`"done":false,`)
 		hf.post("/api/drone/mode", `{"mode":"position"}`).wantOK(hf.T)
 		has(`"target":null,"input":{"active":false,"expires_in":null,"by":null,"from":"192.0.2.1","yours":true},`)
 		hf.post("/api/drone/input", `{"yaw":1,"timeout":2}`).wantOK(hf.T)
 		time.Sleep(500 * time.Millisecond)
 		has(`"target":null,"input":{"active":true,"expires_in":1.5,"by":"client","from":"192.0.2.1","yours":true},`)
+		other := netip.MustParseAddr("192.0.2.9")
+		lineEqual(hf.T, "they are another client's", hf.drone.status(other).Input.Yours, false)
 		time.Sleep(1600 * time.Millisecond)
 		has(`"target":null,` + nobody)
 	})

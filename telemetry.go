@@ -658,7 +658,7 @@ func (t *telemetry) hearBattery(m *common.MessageBatteryStatus, left time.Time) 
 // voltage, or can't have it: its field ends at 65.5 V, and ArduPilot lets it run over.
 func (t *telemetry) worstBattery(now time.Time) battery {
 	recent := 0
-	worst := battery{remaining: math.NaN()}
+	var worst battery
 	for _, b := range t.batteries {
 		if !b.within(batteryFor, now) {
 			continue
@@ -911,9 +911,6 @@ type textLog struct {
 	// kept: oldest first
 	kept []statusText
 
-	// count: number of texts since the start, for tests
-	count int
-
 	chunks map[uint16]*chunkedText
 }
 
@@ -940,10 +937,6 @@ const (
 func (l *textLog) hear(m *common.MessageStatustext, left time.Time) {
 	if m.Id == 0 && m.ChunkSeq == 0 {
 		l.end(0)
-		if len(m.Text) < fullChunk {
-			l.complete(statusText{uint8(m.Severity), m.Text, left})
-			return
-		}
 	}
 	c := l.chunks[m.Id]
 	if c == nil {
@@ -1003,7 +996,6 @@ func (l *textLog) add(s statusText) {
 	}
 	l.kept = append(l.kept, s)
 	l.kept = l.kept[max(0, len(l.kept)-keptTexts):]
-	l.count++
 }
 
 // since returns a copy of the texts that came at t or later.

@@ -25,8 +25,16 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 		prearm   = common.MAV_SYS_STATUS_PREARM_CHECK
 		battery  = common.MAV_SYS_STATUS_SENSOR_BATTERY
 		place    = common.MAV_SYS_STATUS_SENSOR_XY_POSITION_CONTROL
+		fence    = common.MAV_SYS_STATUS_GEOFENCE
 	)
 	home := &common.MessageHomePosition{Altitude: 488000}
+	ekf := func(flags uint16) *MessageEkfStatusReport { return &MessageEkfStatusReport{Flags: flags} }
+	fix := func(fix common.GPS_FIX_TYPE) *common.MessageGpsRawInt { return &common.MessageGpsRawInt{FixType: fix} }
+	place1 := &common.MessageGlobalPositionInt{Lat: 10, Lon: 10, Alt: 9000, RelativeAlt: 2000}
+	const knownPlace, unknownPlace = "0.0000010 0.0000010, 2.00 up, 9.00 AMSL, heading 0.00",
+		"NaN NaN, 2.00 up, NaN AMSL, heading 0.00"
+	version := func(t *telemetry) string { return t.id.version.String() }
+	fenced := func(t *telemetry) string { return fmt.Sprint(t.health.fenced()) }
 	sensors := func(present, enabled, healthy common.MAV_SYS_STATUS_SENSOR) *common.MessageSysStatus {
 		return &common.MessageSysStatus{OnboardControlSensorsPresent: present, OnboardControlSensorsEnabled: enabled,
 			OnboardControlSensorsHealth: healthy}
@@ -44,7 +52,8 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 	}{
 		{"nothing", showPlace, nil, "NaN NaN, NaN up, NaN AMSL, heading NaN"},
 		{"nothing", showVelocity, nil, "north NaN east NaN down NaN, ground NaN, air NaN, climb NaN"},
-		{"nothing", showHealth, nil, "known false, armable null, receiver false, unhealthy []"},
+		{"nothing", showHealth, nil, "known false, armable null, receiver false, unhealthy null"},
+		{"nothing", showTarget, nil, "NaN NaN NaN"},
 		{"a position", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lat: 473977419, Lon: -85455938,
 			Alt: 500310, RelativeAlt: 12010, Hdg: 35999}},
 			"47.3977419 -8.5455938, 12.01 up, 500.31 AMSL, heading 359.99"},
@@ -55,6 +64,16 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 			"NaN NaN, -0.03 up, NaN AMSL, heading 1.00"},
 		{"on the equator", showPlace, []message.Message{&common.MessageGlobalPositionInt{Lon: 85455938, Alt: 1000}},
 			"0.0000000 8.5455938, 0.00 up, 1.00 AMSL, heading 0.00"},
+		{"on the meridian of Greenwich", showPlace,
+			[]message.Message{&common.MessageGlobalPositionInt{Lat: 514779000, Alt: 1000}},
+			"51.4779000 0.0000000, 0.00 up, 1.00 AMSL, heading 0.00"},
+		{"the EKF and the GPS have no place", showPlace, []message.Message{ekf(167), fix(1), place1}, unknownPlace},
+		{"that was long ago", showPlace, []message.Message{ekf(167), fix(1), pause(3 * time.Second), place1},
+			knownPlace},
+		{"only the GPS has one", showPlace, []message.Message{ekf(167), fix(3), place1}, knownPlace},
+		{"it had one long ago", showPlace,
+			[]message.Message{fix(3), pause(3 * time.Second), ekf(167), place1}, unknownPlace},
+		{"only the EKF has one", showPlace, []message.Message{ekf(831), fix(1), place1}, knownPlace},
 		{"a velocity", showVelocity, []message.Message{&common.MessageGlobalPositionInt{Lat: 1, Vx: 300, Vy: -400,
 			Vz: -50}}, "north 3.00 east -4.00 down -0.50, ground 5.00, air NaN, climb 0.50"},
 		{"the climb of VFR_HUD wins", showVelocity,
@@ -72,6 +91,8 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 				BatteryRemaining: -1}}, "NaN V NaN A NaN %"},
 		{"less than no current", showBattery, []message.Message{&common.MessageSysStatus{CurrentBattery: -100}},
 			"0.00 V NaN A 0 %"},
+		{"no current, and the most of the others", showBattery, []message.Message{&common.MessageSysStatus{
+			VoltageBattery: 65534, BatteryRemaining: 100}}, "65.53 V 0.00 A 100 %"},
 		{"a GPS", showGPS, []message.Message{&common.MessageGpsRawInt{FixType: 6, SatellitesVisible: 10, Eph: 121}},
 			`"rtk_fixed", 10 satellites, 1.21`},
 		{"a GPS with unknown values", showGPS,
@@ -83,6 +104,11 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 		{"a second GPS, and the first is missing", showGPS, []message.Message{
 			&common.MessageGps2Raw{FixType: 3, SatellitesVisible: 11, Eph: 70}, &common.MessageGpsRawInt{Eph: 65535},
 		}, `"3d", 11 satellites, 0.70`},
+		{"a second GPS, and the first is silent", showGPS, []message.Message{
+			fix(3), pause(3 * time.Second), &common.MessageGps2Raw{FixType: 4, SatellitesVisible: 7},
+		}, `"dgps", 7 satellites, 0.00`},
+		{"a second GPS in its place", func(t *telemetry) string { return fmt.Sprint(t.gps.receiver) },
+			[]message.Message{fix(1), &common.MessageGps2Raw{FixType: 3}}, "2"},
 		{"two without a place", showGPS, []message.Message{
 			&common.MessageGps2Raw{FixType: 2}, &common.MessageGpsRawInt{FixType: 1},
 		}, `"no_fix", 0 satellites, 0.00`},
@@ -114,9 +140,19 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 		{"several, by bit", showHealth, []message.Message{sensors(gps|place|battery, gps|place|battery, 0)},
 			"known true, armable null, receiver false, unhealthy [gps xy_position_control battery]"},
 		{"PX4's first report after a boot", showHealth, []message.Message{sensors(0, 0, gps|receiver|prearm)},
-			"known false, armable null, receiver false, unhealthy []"},
-		{"a version", func(t *telemetry) string { return t.id.version.String() },
-			[]message.Message{&common.MessageAutopilotVersion{FlightSwVersion: 0x01110055}}, "1.17.0"},
+			"known false, armable null, receiver false, unhealthy null"},
+		{"only what is enabled", showHealth, []message.Message{sensors(0, gps, 0)},
+			"known true, armable null, receiver false, unhealthy [gps]"},
+		{"a GPS that is where the EKF is", showHealth, []message.Message{sensors(gps, gps, gps), ekf(831)},
+			"known true, armable null, receiver false, unhealthy []"},
+		{"a fence", fenced, []message.Message{sensors(gps|fence, gps|fence, gps|fence)}, "true"},
+		{"a fence that is switched off", fenced, []message.Message{sensors(gps|fence, gps, gps|fence)}, "false"},
+		{"one is well again", showHealed, []message.Message{sensors(gps, gps, 0), sensors(gps, gps, gps)}, "1ms"},
+		{"one is as ill as it was", showHealed,
+			[]message.Message{sensors(gps, gps|place, place), sensors(gps, gps|place, place)}, "never"},
+		{"no version", version, nil, ""},
+		{"a version", version, []message.Message{&common.MessageAutopilotVersion{FlightSwVersion: 0x01110455}},
+			"1.17.4"},
 		{"who it is", func(t *telemetry) string { return fmt.Sprint(t.id.autopilot, t.id.typ) },
 			[]message.Message{copterBeat()}, "MAV_AUTOPILOT_ARDUPILOTMEGA MAV_TYPE_QUADROTOR"},
 		{"home", func(t *telemetry) string {
@@ -135,6 +171,11 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 			[]message.Message{&common.MessageExtendedSysState{LandedState: 1, VtolState: 3}}, "false 3"},
 		{"landing", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) },
 			[]message.Message{&common.MessageExtendedSysState{LandedState: 4}}, "true 0"},
+		{"when each left", showTimes, []message.Message{px4Beat(), fix(3), place1, &common.MessageVfrHud{},
+			&common.MessageAttitude{}, sensors(gps, gps, gps), ekf(831), home, &common.MessageRcChannels{},
+			&common.MessagePositionTargetGlobalInt{}, &common.MessageExtendedSysState{}},
+			"heartbeat 0s, GPS 1ms, position 2ms, velocity 2ms, HUD 3ms, attitude 4ms, battery 5ms, health 5ms, " +
+				"EKF 6ms, home 7ms, channels 8ms, target 9ms, landed 10ms"},
 		{"an unknown landed state (flying() counts it as in the air)",
 			func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir()) },
 			[]message.Message{&common.MessageExtendedSysState{}}, "false"},
@@ -203,12 +244,14 @@ func TestAnImpossiblePositionIsBelievedWhenItIsRepeated(t *testing.T) {
 func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 	at := func(ms uint32) message.Message { return attitudeAt(ms) }
 	place := func(ms uint32) message.Message { return &common.MessageGlobalPositionInt{TimeBootMs: ms, Lat: 1} }
+	far := func(ms uint32) message.Message { return &common.MessageGlobalPositionInt{TimeBootMs: ms, Lat: 1e6} }
 	for _, c := range []struct {
 		said []message.Message
 		want string // after each message, whether the autopilot has started again
 	}{
 		// UDP delivers late
 		{[]message.Message{at(0), at(1000), place(2000), at(1000), place(1000)}, "[false false false false false]"},
+		{[]message.Message{at(5000), at(4500), at(3900), at(3950)}, "[false false false false]"},
 		{[]message.Message{at(5000), at(3900), at(3950)}, "[false false true]"},
 		{[]message.Message{place(5000), at(100), place(200), at(300)}, "[false false true false]"},
 		// It runs over after 49.7 days.
@@ -222,6 +265,8 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 		{[]message.Message{at(5000), at(100), at(5100), at(100), at(5200)}, "[false false false false false]"},
 		{[]message.Message{at(5000), at(4_000_000_000), at(5100), at(5200)}, "[false false false false]"},
 		{[]message.Message{at(50_000), at(100), at(20_000), at(50_100)}, "[false false false false]"},
+		// A position that is not believed has no clock.
+		{[]message.Message{place(5000), far(100), at(150), at(5100)}, "[false false false false]"},
 		// one damaged, then a restart
 		{[]message.Message{at(50_000), at(20_000), at(100), at(200)}, "[false false false true]"},
 		// After a pause of the link the clock is far ahead.
@@ -234,6 +279,37 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 		}
 		lineEqual(t, fmt.Sprint(c.said), fmt.Sprint(got), c.want)
 	}
+}
+
+func TestABootClockTellsTheSameVehicleFromAnother(t *testing.T) {
+	const second, day = time.Second, 24 * time.Hour
+	for _, c := range []struct {
+		what           string
+		silent         time.Duration
+		ran            time.Duration
+		behind         time.Duration // how far the line was behind
+		goesOn, jumped bool
+	}{
+		{"it goes on", 4 * second, 4 * second, 0, true, false},
+		{"a second behind", 4 * second, 3 * second, 0, true, false},
+		{"more than that", 4 * second, 2999 * time.Millisecond, 0, false, false},
+		{"a second ahead", 4 * second, 5 * second, 0, true, false},
+		{"more than that", 4 * second, 5001 * time.Millisecond, 0, false, true},
+		{"a line that was 2 s behind", 4 * second, 7 * second, 2 * second, false, false},
+		{"more than that", 4 * second, 7001 * time.Millisecond, 2 * second, false, true},
+		{"ahead, 3 s later", 3 * second, 60 * second, 0, false, true},
+		{"ahead, and it was not silent", 2999 * time.Millisecond, 60 * second, 0, false, false},
+		{"after a day without a word", day + 2*second, day + 2*second, 0, true, false},
+	} {
+		start := time.Unix(1000, 0)
+		was, is := clockAt(5000, start), clockAt(5000+uint32(c.ran.Milliseconds()), start.Add(c.silent))
+		lineEqual(t, c.what+": it goes on", was.goesOn(is), c.goesOn)
+		lineEqual(t, c.what+": it jumped ahead", is.jumpedAhead(was, c.behind), c.jumped)
+		tel := newTelemetry()
+		tel.hear(attitudeAt(was.ms), was.at)
+		lineEqual(t, c.what+": it has started again", tel.hear(attitudeAt(is.ms), is.at), false)
+	}
+	lineEqual(t, "no clock goes on", bootClock{}.goesOn(bootClock{}), false)
 }
 
 // ArduPilot without a receiver never reports that it can be armed, and arms on our stream.
@@ -351,6 +427,8 @@ func TestChunksOfATextAreJoinedInAnyOrderAndAMissingOneShows(t *testing.T) {
 			0, []string{full + "six", full + "five"}},
 		"PX4's first after its boot": {[]chunk{{Text: full, Id: 0}, {Text: "end\t", Id: 0, ChunkSeq: 1}}, 0,
 			[]string{full + "end"}},
+		"PX4's first, and another at once": {[]chunk{{Text: full, Id: 0}, {Text: "five", Id: 5},
+			{Text: "end\t", Id: 0, ChunkSeq: 1}}, 0, []string{"five", full + "end"}},
 		"single ones": {[]chunk{{Text: "one", Id: 0}, {Text: "two", Id: 0}}, 0,
 			[]string{"one", "two"}},
 		"a full one with id 0": {[]chunk{{Text: full, Id: 0}}, chunkWait, []string{full}},
@@ -390,11 +468,12 @@ func TestALongTextIsLoggedAsOne(t *testing.T) {
 	log, lines := logLines()
 	d := newDrone(device{name: "none"}, 0, false, log)
 	for _, m := range []*common.MessageStatustext{
-		{Text: strings.Repeat("a", 50), Id: 7}, {Text: "b", Id: 7, ChunkSeq: 1, Severity: 6},
+		{Text: strings.Repeat("a", 50), Id: 7, Severity: 3}, {Text: "b", Id: 7, ChunkSeq: 1, Severity: 6},
 	} {
 		d.change(func() { d.hearMessage(onTime(m, time.Now())) })
 	}
 	lineEqual(t, "lines", strings.Count(lines(), "\n"), 1)
+	lineEqual(t, "severity", d.tel.texts.kept[0].severity, 3)
 	lineEqual(t, "the text is whole", strings.Contains(lines(), strings.Repeat("a", 50)+"b"), true)
 }
 
@@ -436,6 +515,17 @@ func TestTextsSinceATimeAreFound(t *testing.T) {
 	lineEqual(t, "since the time of one", len(l.since(start.Add(22*time.Second))), 3)
 	lineEqual(t, "since a moment later", len(l.since(start.Add(22*time.Second+1))), 2)
 	lineEqual(t, "the older ones are kept", fmt.Sprint(said(&l)[0]), "5")
+}
+
+func TestTheZeroTimeIsNeverAndNotTheEarliest(t *testing.T) {
+	never, one, two := time.Time{}, time.Unix(1, 0), time.Unix(2, 0)
+	for _, c := range []struct{ a, b, sooner, later time.Time }{
+		{never, never, never, never}, {never, one, one, one}, {one, never, one, one},
+		{one, two, one, two}, {two, one, one, two},
+	} {
+		lineEqual(t, fmt.Sprint("the earlier of ", c.a.Unix(), ", ", c.b.Unix()), sooner(c.a, c.b), c.sooner)
+		lineEqual(t, fmt.Sprint("the later of ", c.a.Unix(), ", ", c.b.Unix()), later(c.a, c.b), c.later)
+	}
 }
 
 func TestTheCapturedPX4FlightLeadsToItsStatus(t *testing.T) {
@@ -524,11 +614,15 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 	}{
 		{"on the ground", copterID, "0 500, 0 on_ground", "ground"},
 		{"it stands, and calls itself in the air", copterID, "0 500, 0 on_ground, 1 takeoff, 1 500.15", "stands"},
+		{"it stands, and its height drifts", copterID, "0 500, 0 on_ground, 1 500.4, 1 takeoff", "stands"},
 		{"it has left the ground", copterID, "0 500, 0 on_ground, 1 takeoff, 2 500.4", "low 0.4"},
 		{"it left the ground, and is back at its height", copterID, "0 500, 0 on_ground, 1 in_air, 2 500.4, 3 500.1",
 			"low 0.1"},
 		{"just below 2 m", copterID, "0 500, 0 on_ground, 1 takeoff, 2 501.99", "low 2.0"},
 		{"2 m", copterID, "0 500, 0 on_ground, 1 takeoff, 2 502", "clear"},
+		{"a valley, not clear yet", copterID, "0 500, 0 on_ground, 1 in_air, 2 500.5, 3 495, 4 496", "low -4.0"},
+		{"a commanded takeoff is complete", copterID, "0 500, 0 on_ground, 1 501.5, 1 in_air, 1 complete, 2 501.4",
+			"clear"},
 		{"the landed state is old", copterID, "0 500, 0 on_ground, 4 501", "low 1.0"},
 		{"the landed state is old, 2 m", copterID, "0 500, 0 on_ground, 4 502", "clear"},
 
@@ -549,6 +643,12 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 			"0 500, 0 on_ground, 1 in_air, 2 520, 3 landing, 4 510, 5 in_air, 5 512", "clear"},
 		{"a landing that has ended, which sank on", copterID,
 			"0 500, 0 on_ground, 1 in_air, 2 520, 3 landing, 4 510, 5 in_air, 5 509, 6 511", "clear"},
+		{"a landing that has ended, which rose slowly", copterID,
+			"0 500, 0 on_ground, 1 in_air, 2 520, 3 landing, 4 510, 5 in_air, 5 510.5, 6 511.9", "low 1.9"},
+		{"a landing that has ended, and home moves", copterID,
+			"0 500, 0 on_ground, 1 in_air, 2 520, 3 landing, 4 510, 5 in_air, 5 home 9, 5 511", "low 1.0"},
+		{"it lands without a fix", copterID,
+			"0 none 500, 0 on_ground, 1 in_air, 2 none 520, 3 landing, 4 none 510", "low 0.0"},
 		{"it lands, and the ground was not known", copterID, "0 500, 0 in_air, 0 landing, 1 490", "low 0.0"},
 		{"it lands, and no height is known", copterID, "0 in_air, 0 landing", "low NaN"},
 		{"it takes off, and the ground is not known", copterID, "0 500, 0 takeoff, 1 510", "stands"},
@@ -618,6 +718,8 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 			switch state := slices.Index([]string{"", "on_ground", "in_air", "takeoff", "landing"}, what); {
 			case what == "restart":
 				d.tel.restart()
+			case what == "complete":
+				d.tel.ground.clear = true
 			case state > 0:
 				hear(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE(state)})
 			case what == "home":
@@ -653,6 +755,7 @@ func TestWhatSurvivesARestartIsAList(t *testing.T) {
 			&common.MessageExtendedSysState{VtolState: common.MAV_VTOL_STATE_MC, LandedState: 1},
 			&common.MessageAutopilotVersion{FlightSwVersion: 7}, &common.MessageRcChannels{Chan1Raw: 9},
 			&common.MessagePositionTargetGlobalInt{LatInt: 1}, &common.MessageStatustext{Text: "hello"})
+		tel.id.system = 3
 		tel.hearLanded(tel.landed.at)
 		tel.healthFrom, tel.healed, tel.rebooted = tel.landed.at, tel.landed.at, true
 		tel.doubtedBoot.at, tel.doubtedPosition.at = tel.landed.at, tel.landed.at
@@ -661,6 +764,18 @@ func TestWhatSurvivesARestartIsAList(t *testing.T) {
 	lineEqual(t, "a restart keeps", survivors(t, heard, newTelemetry(), (*telemetry).restart),
 		"id beat texts rebooted boot")
 	lineEqual(t, "another vehicle keeps", survivors(t, heard, newTelemetry(), (*telemetry).replace), "id beat texts")
+	for _, c := range []struct {
+		what    string
+		forgets func(*telemetry)
+		id      identity
+	}{
+		{"a restart", (*telemetry).restart, identity{3, common.MAV_AUTOPILOT_PX4, common.MAV_TYPE_QUADROTOR, 3, 0}},
+		{"another vehicle", (*telemetry).replace, identity{3, common.MAV_AUTOPILOT_PX4, common.MAV_TYPE_QUADROTOR, 0, 0}},
+	} {
+		got := heard()
+		c.forgets(&got)
+		lineEqual(t, c.what+" keeps of who it is", got.id, c.id)
+	}
 }
 
 // As above. ArduPilot may have started again in the air: a stream that keeps it from falling goes on.
@@ -783,6 +898,7 @@ func TestTheStatusShowsTheWorstBatteryAndNoOther(t *testing.T) {
 		{"only SYS_STATUS", []message.Message{copterBeat(), sys(16200, 1234, 99)}, "16.20 V 12.34 A 99 %"},
 		{"only BATTERY_STATUS", []message.Message{copterBeat(), battery(0, 500, 55, 4000, 4000, 4000)},
 			"12.00 V 5.00 A 55 %"},
+		{"no current, and full", []message.Message{copterBeat(), battery(0, 0, 100, 4194)}, "4.19 V 0.00 A 100 %"},
 		{"one battery: SYS_STATUS's voltage", []message.Message{copterBeat(), battery(0, 500, 55, 12000),
 			sys(12100, 490, 54)}, "12.10 V 4.90 A 54 %"},
 		{"over 65.5 V: SYS_STATUS runs over", []message.Message{copterBeat(), battery(0, 500, 55, 65534, 8866),
@@ -799,8 +915,8 @@ func TestTheStatusShowsTheWorstBatteryAndNoOther(t *testing.T) {
 			more(battery(0, 500, 55, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000), 4000, 4000, 4000,
 				4000)}, "56.00 V 4.90 A 55 %"},
 		{"11 cells", []message.Message{copterBeat(), sys(65535, 490, 55),
-			more(battery(0, 500, 55, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000), 4000)},
-			"44.00 V 4.90 A 55 %"},
+			more(battery(0, 500, 55, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000, 4000), 4000,
+				math.MaxUint16)}, "44.00 V 4.90 A 55 %"},
 		{"cells that are unknown", []message.Message{copterBeat(), battery(0, 500, 55), sys(12100, 490, 54)},
 			"12.10 V 4.90 A 54 %"},
 		{"no voltage anywhere", []message.Message{copterBeat(), battery(0, -1, -1), sys(65535, -1, -1)},
@@ -876,7 +992,10 @@ func TestAGPSThatJumpsIsUnhealthyAndADoneSaysIt(t *testing.T) {
 		&MessageEkfStatusReport{Flags: 831 | 1<<15})
 	at := time.Unix(1000, 0)
 	lineEqual(t, "unhealthy", fmt.Sprint(tel.unhealthy(at)), "[gps_glitch]")
+	lineEqual(t, "unhealthy, 2 s later", fmt.Sprint(tel.unhealthy(at.Add(2*time.Second))), "[gps_glitch]")
 	lineEqual(t, "unhealthy, 3 s later", fmt.Sprint(tel.unhealthy(at.Add(3*time.Second))), "[]")
+	early := telemetryAfter(copterBeat(), &MessageEkfStatusReport{Flags: 1 << 15})
+	lineEqual(t, "it is known before the first SYS_STATUS", early.unhealthy(at) != nil, false)
 	place := &place{47.3977419, 8.5455938, 10, 498}
 	for _, c := range []struct {
 		r    request
@@ -920,6 +1039,8 @@ func TestWhatKeepsItFromArmingIsNamed(t *testing.T) {
 			[]message.Message{copterBeat(), home, sys(gps|prearm, gps), ekf(831)}, "false [prearm_check]"},
 		{"its check fails for its GPS", []message.Message{copterBeat(), home, sys(gps|prearm, 0), ekf(831)},
 			"false []"},
+		{"its check fails, and its position is unknown",
+			[]message.Message{copterBeat(), home, sys(gps|prearm, gps)}, "false [prearm_check]"},
 		{"both", []message.Message{copterBeat(), home, sys(gps|prearm, gps), ekf(167)},
 			"false [prearm_check position_estimate]"},
 		{"a receiver is no reason", []message.Message{copterBeat(), home, sys(gps|receiver|prearm, gps), ekf(831)},
@@ -962,7 +1083,6 @@ func TestAValueOutOfItsRangeIsUnknown(t *testing.T) {
 	}
 	const half, inf = float32(math.Pi), float32(math.MaxFloat32)
 	showHome := func(t *telemetry) string { return fmt.Sprint(t.home.received(), t.home.lat, t.home.lon) }
-	showTarget := func(t *telemetry) string { return fmt.Sprint(t.target.lat, t.target.lon, t.target.amsl) }
 	home := func(lat, lon int32) message.Message {
 		return &common.MessageHomePosition{Latitude: lat, Longitude: lon}
 	}
