@@ -183,41 +183,6 @@ func TestALateAckOfASupersededCommandDoesNotAnswerTheNextOneWithItsMAVCMD(t *tes
 	}
 }
 
-// The line loses every ack for two seconds; then it works again.
-func TestLostAcksDoNotCostTheNextCommandItsAck(t *testing.T) {
-	for name, c := range map[string]struct {
-		beat *common.MessageHeartbeat
-		r    request
-		acks int // of each copy
-	}{
-		"copter arms":       {copterBeat(), armIt, 1},
-		"copter flies home": {copterBeat(), goHome, 1},
-		"px4 flies home":    {px4Beat(), goHome, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onLine(t, c.beat, func(t *testing.T, b *lineBench) {
-				b.follow(func(id uint16, try int) {
-					if try < sendings {
-						return
-					}
-					custom, armed := b.wanted(id)
-					time.AfterFunc(15*time.Millisecond, func() { b.shows(custom, armed) })
-					for i := range c.acks {
-						b.ack(time.Duration(5+5*i)*time.Millisecond, id, ackAccepted)
-					}
-				})
-				o := <-b.command(c.r)
-				lineEqual(t, "code while no ack comes", o.code(), codeNoAck)
-				o = <-b.command(c.r)
-				lineEqual(t, "code when each send is acknowledged again", o.code(), "")
-				if o.took > time.Second {
-					t.Errorf("answered after %v", o.took)
-				}
-			})
-		})
-	}
-}
-
 // ---- Acks that may come late ----
 
 func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *testing.T) {
@@ -306,25 +271,7 @@ func TestTheRoundTripOfRepeatedCommandsGrowsStepByStep(t *testing.T) {
 	lineEqual(t, "the round trip of a vehicle that answers questions for its time", a.trip, 40*ms)
 }
 
-// ---- The answer is what the vehicle shows ----
-
-func TestANoAckHasTheModeOfAFreshReport(t *testing.T) {
-	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
-		b.inTheAir()
-		b.follow(func(id uint16, try int) {
-			time.AfterFunc(810*time.Millisecond, func() { b.shows(4, true) }) // done, and never acknowledged
-		})
-		lat, lon := 47.3979216, 8.5456789
-		o := <-b.command(request{verb: goesTo, lat: &lat, lon: &lon})
-		lineEqual(t, "code", o.code(), codeNoAck)
-		lineEqual(t, "time until the answer", o.took, giveUp)
-		s := b.snapped()
-		lineEqual(t, "vehicle mode", s.modeName, "GUIDED")
-		if age := s.now.Sub(s.tel.beat.at); age > reportFresh {
-			t.Errorf("the report is %v old", age)
-		}
-	})
-}
+// ---- Turns ----
 
 // mavrest sends this landing itself. Unlike a client's landing it waits for a report.
 func TestTheLandingOverAPlaceIsSentRightAfterAReport(t *testing.T) {
@@ -348,8 +295,6 @@ func TestTheLandingOverAPlaceIsSentRightAfterAReport(t *testing.T) {
 		lineEqual(t, "sent after a report", sends[0].at.Sub(b.start)%time.Second, 0)
 	})
 }
-
-// ---- Turns ----
 
 func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing.T) {
 	const ms = time.Millisecond

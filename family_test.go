@@ -273,11 +273,15 @@ func TestAfterAnOutageOfSevenSecondsTheSameVehicleIsCommandedAtOnce(t *testing.T
 }
 
 // Half of all frames are lost, in both directions: what makes a drone safe goes out all the same, and the proof comes.
+// In one of these lines it comes later than a hold waits for it.
 func TestWhereHalfOfAllFramesAreLostAHoldGoesOutAndTheProofComes(t *testing.T) {
 	for seed := range uint64(walks(10)) {
 		inLinkBubble(t, func(t *testing.T) {
-			dice := rand.New(rand.NewPCG(seed, 58))
-			b := newLineBench(t, copterBeat(), func(b *lineBench) { b.boot, b.loses = 5000, dice })
+			dice := rand.New(rand.NewPCG(seed, 1))
+			b := newLineBench(t, copterBeat(), func(b *lineBench) {
+				b.boot, b.loses = 5000, dice
+				delete(b.params, "NAV_DLL_ACT") // it is asked for where the proof is late, and no Copter has it
+			})
 			b.script = func(uint16, int) {}
 			b.shows(4, true)
 			for !b.snapped().online {

@@ -332,7 +332,7 @@ func TestADisarmingEndsEverythingOnTheGroundAndNothingInTheAir(t *testing.T) {
 			if aloft {
 				want, sends = errorCode(""), 0
 				lineEqual(t, "code of the disarming", o.code(), codeRefused)
-				lineEqual(t, "its error", o.err.Error(), "arm: the vehicle is in the air; land first")
+				lineEqual(t, "its error", fmt.Sprint(o.err), "arm: the vehicle is in the air; land first")
 			} else {
 				lineEqual(t, "error of the disarming", o.err, nil)
 			}

@@ -770,7 +770,8 @@ func TestWhatSurvivesARestartIsAList(t *testing.T) {
 		id      identity
 	}{
 		{"a restart", (*telemetry).restart, identity{3, common.MAV_AUTOPILOT_PX4, common.MAV_TYPE_QUADROTOR, 3, 0}},
-		{"another vehicle", (*telemetry).replace, identity{3, common.MAV_AUTOPILOT_PX4, common.MAV_TYPE_QUADROTOR, 0, 0}},
+		{"another vehicle", (*telemetry).replace,
+			identity{3, common.MAV_AUTOPILOT_PX4, common.MAV_TYPE_QUADROTOR, 0, 0}},
 	} {
 		got := heard()
 		c.forgets(&got)
