@@ -28,7 +28,7 @@ const (
 	busyAfter = 8
 
 	// answersWithin is how long nothing gathers behind a write: what answers it is read as soon as it comes. A vehicle
-	// answers within its own loop, 2.5 to 50 ms.
+	// answers within its own loop, 2.5 to 20 ms, and a USB converter holds that back for up to 16 ms.
 	answersWithin = 50 * time.Millisecond
 )
 
