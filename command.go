@@ -228,7 +228,7 @@ func (a *acks) measure(c *command, took time.Duration) {
 // copyGap is the time between two copies of a command.
 func (a *acks) copyGap() time.Duration { return max(copyEvery, a.roundTrip()*3/2) }
 
-// requestMessage asks for a message (REQUEST_MESSAGE, 512). Its ack means nothing.
+// requestMessage asks for a message (REQUEST_MESSAGE, 512). Its ack does not mean that the message comes.
 func (a *acks) requestMessage(id uint32) error {
 	s := a.tel.id.firmware().step(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
 	return a.link.send(s.message(a.tel.id.system, 0))

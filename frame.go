@@ -286,7 +286,7 @@ func (d *deframer) oldestPiece() (oldest int) {
 	return oldest
 }
 
-// next returns the next frame with a good checksum; false if more bytes are needed.
+// next returns the next frame, with a good checksum if its message is known; false if more bytes are needed.
 func (d *deframer) next() (rawFrame, bool) {
 	for len(d.rest) > 0 {
 		f, size := d.candidate(d.rest)

@@ -265,12 +265,16 @@ func (h *handshake) roundDue(now time.Time) time.Time {
 
 // askTarget requests the vehicle's target if that is due, and returns when it is due next.
 func (h *handshake) askTarget(now time.Time) (next time.Time) {
-	if next = h.targetAsked.Add(targetEvery); now.Before(next) {
+	every := targetEvery
+	if !h.params.tel.target.received() && now.Sub(h.began) >= eagerFor {
+		every = seldomEvery
+	}
+	if next = h.targetAsked.Add(every); now.Before(next) {
 		return next
 	}
 	h.params.acks.requestMessage(idTarget)
 	h.targetAsked = now
-	return now.Add(targetEvery)
+	return now.Add(every)
 }
 
 // targetChanges makes the target due at once: the vehicle may fly elsewhere now.

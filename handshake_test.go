@@ -242,15 +242,17 @@ func TestAVehicleThatAcknowledgesAndDoesNotSendIsAskedSeldom(t *testing.T) {
 		hollow, lost bool
 		beats        [2]int // questions for HEARTBEAT in a minute: at least, at most
 		streams      [2]int // the same for all streams
+		target       [2]int // and for the target
 	}{
-		{"it sends nothing that it is asked for", true, false, [2]int{50, 70}, [2]int{8, 16}},
-		{"it sends HEARTBEAT", false, false, [2]int{280, 301}, [2]int{8, 16}},
-		{"it sends HEARTBEAT, and half of all frames are lost", false, true, [2]int{280, 301}, [2]int{8, 200}},
+		{"it sends nothing that it is asked for", true, false, [2]int{50, 70}, [2]int{8, 16}, [2]int{11, 13}},
+		{"it sends HEARTBEAT and its target", false, false, [2]int{280, 301}, [2]int{8, 16}, [2]int{58, 61}},
+		{"the same, and half of all frames are lost", false, true, [2]int{280, 301}, [2]int{8, 200}, [2]int{58, 61}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLinkBubble(t, func(t *testing.T) {
 				b := newLineBench(t, beatOf(common.MAV_AUTOPILOT_PX4, px4Custom(4, 3), true), func(b *lineBench) {
 					b.hollow = c.hollow
+					b.served[idTarget] = &common.MessagePositionTargetGlobalInt{LatInt: 1, LonInt: 1}
 					if c.lost {
 						b.loses = rand.New(rand.NewPCG(1, 2))
 					}
@@ -272,6 +274,7 @@ func TestAVehicleThatAcknowledgesAndDoesNotSendIsAskedSeldom(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				asks("512 of 0", time.Minute, c.beats)
 				asks("511 of ", time.Minute, c.streams)
+				asks("512 of 87", time.Minute, c.target)
 				b.change(func() { b.hollow = false })
 				time.Sleep(2 * time.Second)
 				asks("512 of 0", 10*time.Second, [2]int{35, 52})

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
@@ -242,6 +243,15 @@ func (v view) knowsGround() bool {
 func (v view) isClear() bool {
 	away := v.landed != onGround && !v.lands()
 	return v.drives() || (away && (v.ground.clear || v.leftUnknownGround()))
+}
+
+// clearWithin is how long a step that flies to a place may wait until the drone is clear of the ground.
+func (v view) clearWithin() time.Duration {
+	// A helicopter's rotor takes longer to come up to speed.
+	if v.typ == common.MAV_TYPE_HELICOPTER {
+		return 30 * time.Second
+	}
+	return 10 * time.Second
 }
 
 // lands reports whether the vehicle lands: the ground may be just below it, however high it is above that of its

@@ -577,6 +577,7 @@ func (r *reader) read() error {
 	err := r.in.read(r.port)
 	now := r.in.at
 	if now.Sub(from) >= readWaits && !r.in.full() {
+		// All that had come by then was read before (hasReadSince).
 		l.idleFrom.Store(from.UnixNano())
 	}
 	for f, ok := r.in.next(); ok; f, ok = r.in.next() {

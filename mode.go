@@ -302,9 +302,6 @@ const (
 	// newerLeast is what newerAfter returns at least.
 	newerLeast = 100 * time.Millisecond
 
-	// reportFresh is the age at which a report still allows a client's first step.
-	reportFresh = 200 * time.Millisecond
-
 	// pollArmed is the age of the last report at which an armed vehicle is asked again.
 	pollArmed = 200 * time.Millisecond
 
@@ -371,8 +368,8 @@ type reports struct {
 	// vain is by how many the requests that were accepted outnumber the HEARTBEATs that came, from 0 to vainMost.
 	vain int
 
-	// awaited is the moment after which a report must have left that a step waits for, or waited for last: untilGone
-	// and untilProven set it. proofFor is the last such moment after which all left that came then.
+	// awaited is the moment after which a report must have left that a step waits for, or waited for last: untilGone,
+	// untilProven and awaitLine set it. proofFor is the last such moment after which all left that came then.
 	awaited, proofFor time.Time
 
 	// portAway: the last request of HEARTBEAT could not be queued: the port is down, or its queue is full

@@ -8,6 +8,12 @@ import (
 
 // Times of a step's report (docs/design.md, rule 5).
 const (
+	// dueAtOnce: a first step that is due within this time of its request is due at once.
+	dueAtOnce = 10 * time.Millisecond
+
+	// reportFresh is the age at which a report still allows a client's first step.
+	reportFresh = 200 * time.Millisecond
+
 	// answerWait is how long a step waits for its report, and a plan for HOME_POSITION.
 	answerWait = 1500 * time.Millisecond
 

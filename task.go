@@ -9,9 +9,6 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// dueAtOnce: a first step that is due within this time of its request is due at once (docs/design.md, rule 5).
-const dueAtOnce = 10 * time.Millisecond
-
 // queue knows whose turn it is, and what the last plan leads to. Everything in it happens under the drone's mutex.
 type queue struct {
 	machine *machine
@@ -32,7 +29,7 @@ type queue struct {
 	quitting bool
 }
 
-// commander sends the steps of the task that is under way, and waits until the vehicle shows them.
+// commander is the queue, and what the steps of the task that is under way are sent by (send.go).
 type commander struct {
 	queue
 
@@ -128,6 +125,27 @@ func (q *queue) busy() bool {
 // for the vehicle to be clear of the ground, and the program is not ending.
 func (q *queue) idle() bool {
 	return !q.busy() && !slices.ContainsFunc(q.tasks, (*task).unasked) && !q.quitting
+}
+
+// aim is the destination of what was commanded here last; nil: there is none.
+func (q *queue) aim(v view) *aim {
+	if q.manoeuvre == nil {
+		return nil
+	}
+	return q.manoeuvre.aim(v)
+}
+
+// takeoffAhead is the destination of a takeoff that is under way or waits before t; nil: there is none.
+func (q *queue) takeoffAhead(t *task) *aim {
+	for _, o := range q.tasks {
+		if o == t {
+			break
+		}
+		if o.endedBy == nil && o.setsMode() && o.request.enters(ModeTakeoff) {
+			return &aim{place: *o.plan.destination}
+		}
+	}
+	return nil
 }
 
 // endUnasked ends what mavrest commands by itself.
@@ -567,27 +585,6 @@ func (q *queue) replace(t *task) {
 	}
 	t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
 	q.manoeuvre = t.answer.manoeuvre
-}
-
-// aim is the destination of what was commanded here last; nil: there is none.
-func (q *queue) aim(v view) *aim {
-	if q.manoeuvre == nil {
-		return nil
-	}
-	return q.manoeuvre.aim(v)
-}
-
-// takeoffAhead is the destination of a takeoff that is under way or waits before t; nil: there is none.
-func (q *queue) takeoffAhead(t *task) *aim {
-	for _, o := range q.tasks {
-		if o == t {
-			break
-		}
-		if o.endedBy == nil && o.setsMode() && o.request.enters(ModeTakeoff) {
-			return &aim{place: *o.plan.destination}
-		}
-	}
-	return nil
 }
 
 // onWayToLand reports whether a landing is still on its way to its place.

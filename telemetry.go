@@ -433,7 +433,7 @@ func newTelemetry() telemetry {
 	return t
 }
 
-// hear records a message that left the vehicle at now, and reports whether the autopilot has restarted:
+// hear records a message and when it left the vehicle, and reports whether the autopilot has restarted:
 // its clock ran backwards. docs/autopilots.md, "Both", has the values that mean unknown.
 func (t *telemetry) hear(m any, left time.Time) (restarted bool) {
 	switch m := m.(type) {

@@ -169,15 +169,6 @@ const still = 0.5
 
 func (v view) groundSpeed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }
 
-// clearWithin is how long a step that flies to a place may wait until the drone is clear of the ground.
-func (v view) clearWithin() time.Duration {
-	// A helicopter's rotor takes longer to come up to speed.
-	if v.typ == common.MAV_TYPE_HELICOPTER {
-		return 30 * time.Second
-	}
-	return 10 * time.Second
-}
-
 // param returns a parameter of the autopilot, or its second argument if that was not sent.
 func (v view) param(name string, otherwise float64) float64 {
 	if value, ok := v.params[name]; ok {
