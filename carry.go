@@ -148,7 +148,7 @@ func (d *drone) makePlan(t *task) (err error) {
 func (d *drone) checkLimits(r request) error {
 	at := d.tel.position
 	here := place{at.lat, at.lon, at.relative, at.amsl}
-	return cmp.Or(r.checkLag(d.cmd.acks.behind), r.checkReach(here, d.tel.home, d.reach),
+	return cmp.Or(r.checkLag(d.cmd.acks.behind, d.machine.last.armed), r.checkReach(here, d.tel.home, d.reach),
 		r.checkHeight(here, d.tel.home, d.tel.height(time.Now()), d.tel.ground.assumed, d.ceiling))
 }
 

@@ -46,7 +46,7 @@ type acks struct {
 	// late is when the newest copy went out of a command with that number whose ack may still come (lateUntil).
 	late map[common.MAV_CMD]time.Time
 
-	// trip is the round trip last measured, behind how far the line was behind then.
+	// trip is the round trip last measured, behind how far the line is behind.
 	trip, behind time.Duration
 
 	// repeated: commands that were acknowledged after a repeat, since trip was set

@@ -192,8 +192,8 @@ func (l *lineLag) silent(now time.Time) bool { return l.questions.silent(l.longe
 
 // leaving is when a message left the vehicle.
 type leaving struct {
-	// left is about when, and not later. On a sound line it is when the message came. Where the vehicle's clocks are
-	// missing it may be too early: then latest is when it left if nothing held the message up since.
+	// left is about when. On a sound line it is when the message came, up to lineJitter later. Where the vehicle's
+	// clocks are missing it may be too early: then latest is when it left if nothing held the message up since.
 	left, latest time.Time
 
 	// after is a moment after which it left for certain or, where the vehicle proves nothing, by its clock and the
@@ -207,7 +207,7 @@ type leaving struct {
 	trip time.Duration
 }
 
-// hear takes a message of the vehicle; m is nil if it is not known. ordered: it came in the order in which it left.
+// hear takes a message of the vehicle. ordered: it came in the order in which it left.
 func (l *lineLag) hear(m message.Message, ordered bool, now time.Time) leaving {
 	var trip time.Duration
 	switch m := m.(type) {

@@ -792,8 +792,8 @@ func (l *link) answersTime(now time.Time) bool {
 	return !l.lag.proves.IsZero() && !l.lag.silent(now)
 }
 
-// hasFallen reports whether the line has fallen behind. Then the landing over a place waits, and so does each copy but
-// those of what makes the drone safe.
+// hasFallen reports whether the line has fallen behind. Then the landing over a place waits, and so does each copy that
+// is not blind.
 func (l *link) hasFallen() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -139,10 +139,11 @@ func (r request) urgent() bool {
 // stays reports whether the request makes a vehicle safe where it is or on its way home, and does nothing else.
 func (r request) stays() bool { return r.urgent() && r.lat == nil && r.arm == nil }
 
-// checkLag refuses what moves the vehicle where the line is so far behind that its place is not known. What makes it
-// safe goes out all the same.
-func (r request) checkLag(behind time.Duration) error {
-	if behind < freshFor || (r.urgent() && r.lat == nil) {
+// checkLag refuses what moves or arms the vehicle where the line is so far behind that its place is not known. What
+// makes it safe goes out all the same. armed: it is armed already.
+func (r request) checkLag(behind time.Duration, armed bool) error {
+	safe := r.urgent() && r.lat == nil && (armed || !r.arms())
+	if behind < freshFor || safe {
 		return nil
 	}
 	return refuse(codeRefused, "%s: the line from the autopilot is %.1f s behind, so where the vehicle is now is not "+

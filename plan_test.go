@@ -262,11 +262,14 @@ func TestOnALineThatIsTwoSecondsBehindOnlyWhatMakesTheDroneSafeIsSent(t *testing
 		"takeoff":           "takeoff: the line",
 		"goto altitude=20":  "goto: the line",
 		"land lat=47 lon=8": "land: the line",
+
+		"set mode=hold arm=true": "hold: the line", "set mode=hold arm=true, armed": "",
 	} {
+		asked, armed := strings.CutSuffix(asked, ", armed")
 		r := parseRequest(t, asked)
-		lineEqual(t, asked+", 1.9 s behind", r.checkLag(freshFor-100*time.Millisecond), nil)
+		lineEqual(t, asked+", 1.9 s behind", r.checkLag(freshFor-100*time.Millisecond, armed), nil)
 		says := ""
-		if err := r.checkLag(freshFor); err != nil {
+		if err := r.checkLag(freshFor, armed); err != nil {
 			says = err.Error()
 			lineEqual(t, asked+": code", code(err), codeRefused)
 		}
@@ -935,14 +938,14 @@ func TestARequestIsUrgentFliesToAPlaceOrArmsByWhatItAsksFor(t *testing.T) {
 			}{
 				{"urgent", r.urgent()}, {"stays", r.stays()}, {"arms", r.arms()}, {"sticks", r.entersSticks()},
 				{"place", r.toPlace()}, {"over-ground", r.offset.overGround()}, {"by-nose", r.offset.byNose()},
-				{"lag", r.checkLag(freshFor) != nil},
+				{"lag", r.checkLag(freshFor, true) != nil},
 			} {
 				if p.is {
 					is = append(is, p.name)
 				}
 			}
 			lineEqual(t, "it is", strings.Join(is, " "), want)
-			if err := r.checkLag(freshFor - 1); err != nil {
+			if err := r.checkLag(freshFor-1, true); err != nil {
 				t.Errorf("at a line that is sound enough: %v", err)
 			}
 			other := r

@@ -54,7 +54,7 @@ type gatherer struct {
 	call func(fd uintptr) bool
 	try  func(epoll uintptr) bool
 
-	// waits is how the read that is under way waits.
+	// waits is how the read that is under way waits, or the last one did that ended at its deadline.
 	waits readWait
 
 	// soons is how many waits in a row have ended soon, or with what has gathered.
@@ -71,6 +71,9 @@ type gatherer struct {
 
 	// deaf: the epoll does not hear the descriptor
 	deaf bool
+
+	// timed: the timer is set, or its time is over
+	timed bool
 
 	// wrote is when something was written last; zero: never
 	wrote time.Time
@@ -105,6 +108,10 @@ func newGatherer(c descriptor) (g *gatherer, err error) {
 			g.Close()
 		}
 	}()
+	if err == nil {
+		// It fails where Go's poller does not hear the epoll.
+		err = g.epoll.SetReadDeadline(time.Time{})
+	}
 	if err == nil {
 		g.raw, err = g.epoll.SyscallConn()
 	}
@@ -149,22 +156,48 @@ func (g *gatherer) Read(f func(fd uintptr) bool) error {
 }
 
 func (g *gatherer) tryRead(epoll uintptr) bool {
-	if g.call(uintptr(g.fd)) {
-		g.ended()
+	if g.reads() {
 		return true
 	}
+
+	// What came while the epoll was deaf may not have woken anybody.
+	return g.listens(epoll) && g.reads()
+}
+
+func (g *gatherer) reads() bool {
+	done := g.call(uintptr(g.fd))
+	if done {
+		g.ended()
+	}
+	return done
+}
+
+// listens makes the epoll hear what ends the wait: a busy line's timer, else input. It reports whether it heard input
+// not all the time since the last read.
+func (g *gatherer) listens(epoll uintptr) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.waits == notYet && g.soons >= busyAfter && time.Since(g.wrote) >= answersWithin {
 		g.waits = forTimer
 		g.hearLocked(epoll, false)
-		wakeIn := [2]syscall.Timespec{1: syscall.NsecToTimespec(int64(gatherFor))}
-		syscall.RawSyscall6(syscall.SYS_TIMERFD_SETTIME, uintptr(g.timer), 0, uintptr(unsafe.Pointer(&wakeIn)), 0, 0, 0)
+		g.setTimerLocked(gatherFor)
 		return false
 	}
 	g.waits = forInput
 	g.hearLocked(epoll, true)
-	return false
+	gathered := g.timed
+	if gathered {
+		// A kernel before 5.5 wakes for ever where a timer whose time is over stays in the epoll.
+		g.setTimerLocked(0)
+	}
+	return gathered
+}
+
+// setTimerLocked makes the timer's time be over in a while; 0: never.
+func (g *gatherer) setTimerLocked(in time.Duration) {
+	g.timed = in > 0
+	spec := [2]syscall.Timespec{1: syscall.NsecToTimespec(int64(in))}
+	syscall.RawSyscall6(syscall.SYS_TIMERFD_SETTIME, uintptr(g.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
 }
 
 // ended takes that a read has ended.
@@ -205,8 +238,8 @@ func (g *gatherer) hearLocked(epoll uintptr, hears bool) {
 		uintptr(unsafe.Pointer(&event)), 0, 0)
 }
 
-// Write calls f until it returns true. A line that takes nothing is tried again each millisecond. From then on input
-// does not gather.
+// Write calls f until it returns true. A line that takes nothing is tried again each millisecond. For answersWithin
+// input does not gather then.
 func (g *gatherer) Write(f func(fd uintptr) bool) error {
 	for written := false; ; time.Sleep(time.Millisecond) {
 		err := g.raw.Control(func(epoll uintptr) {

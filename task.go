@@ -380,9 +380,9 @@ func (w waiter) pause(until time.Time) {
 	}
 }
 
-// standstill is the last time that the program stood still: its process was stopped, or waited for a disk. Whatever was
-// due meanwhile is due anew when it is over, and only once all was read that had come by then: a pilot's switch may
-// be in that (docs/design.md, "Time").
+// standstill is the last time that the program stood still: its process was stopped, or waited for a disk. A step
+// or a copy that was due meanwhile is due anew when it is over, and only once all was read that had come by then: a
+// pilot's switch may be in that (docs/design.md, "Time").
 type standstill struct {
 	link *link
 

@@ -161,7 +161,7 @@ type velocity struct {
 	// north, east, down, ground, air, climb: m/s
 	north, east, down, ground, air, climb float64
 
-	// hudAt is when VFR_HUD, which has air and climb, came last.
+	// hudAt is when VFR_HUD, which has air and climb, left last.
 	hudAt time.Time
 }
 
@@ -259,7 +259,7 @@ func believe[T interface{ received() bool }](last, doubted *T, next T, leadsTo f
 	return true
 }
 
-// bootClock is the autopilot's time since its start, in milliseconds, and when it was received. It runs over after
+// bootClock is the autopilot's time since its start, in milliseconds, and when it left. It runs over after
 // 2^32 ms: 49.7 days.
 type bootClock struct {
 	group
