@@ -54,7 +54,7 @@ type gatherer struct {
 	call func(fd uintptr) bool
 	try  func(epoll uintptr) bool
 
-	// waits is how the read that is under way waits, or the last one did that ended at its deadline.
+	// waits is what the read that is under way waits for.
 	waits readWait
 
 	// soons is how many waits in a row have ended soon, or with what has gathered.
@@ -79,6 +79,15 @@ type gatherer struct {
 	wrote time.Time
 }
 
+// readWait is what a read waits for.
+type readWait uint8
+
+const (
+	notYet readWait = iota
+	forInput
+	forTimer
+)
+
 // gather returns c with input that gathers, and owns c. Where the kernel refuses that it returns c.
 func gather(c descriptor) descriptor {
 	g, err := newGatherer(c)
@@ -89,7 +98,7 @@ func gather(c descriptor) descriptor {
 	return g
 }
 
-func newGatherer(c descriptor) (g *gatherer, err error) {
+func newGatherer(c descriptor) (*gatherer, error) {
 	own, err := c.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -101,34 +110,42 @@ func newGatherer(c descriptor) (g *gatherer, err error) {
 
 	// Go's poller hears only what does not block.
 	err = syscall.SetNonblock(poll, true)
-	g = &gatherer{fd: -1, timer: -1, epoll: os.NewFile(uintptr(poll), "epoll")}
+	g := &gatherer{fd: -1, timer: -1, epoll: os.NewFile(uintptr(poll), "epoll")}
 	g.try = g.tryRead
-	defer func() {
-		if err != nil {
-			g.Close()
-		}
-	}()
 	if err == nil {
-		// It fails where Go's poller does not hear the epoll.
-		err = g.epoll.SetReadDeadline(time.Time{})
+		err = g.open(own, poll)
 	}
-	if err == nil {
-		g.raw, err = g.epoll.SyscallConn()
+	if err != nil {
+		g.Close()
+		return nil, err
 	}
-	if err == nil {
-		own.Control(func(fd uintptr) { g.fd, err = syscall.Dup(int(fd)) })
+	return g, nil
+}
+
+// open makes the epoll hear a descriptor of its own for what own is, and a timer.
+func (g *gatherer) open(own syscall.RawConn, poll int) (err error) {
+	// It fails where Go's poller does not hear the epoll.
+	if err := g.epoll.SetReadDeadline(time.Time{}); err != nil {
+		return err
 	}
-	if err == nil {
-		syscall.CloseOnExec(g.fd)
-		g.timer, err = newTimer()
+	if g.raw, err = g.epoll.SyscallConn(); err != nil {
+		return err
+	}
+	own.Control(func(fd uintptr) { g.fd, err = syscall.Dup(int(fd)) })
+	if err != nil {
+		return err
+	}
+	syscall.CloseOnExec(g.fd)
+	if g.timer, err = newTimer(); err != nil {
+		return err
 	}
 	for _, fd := range []int{g.fd, g.timer} {
-		if err == nil {
-			event := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}
-			err = syscall.EpollCtl(poll, syscall.EPOLL_CTL_ADD, fd, &event)
+		event := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}
+		if err := syscall.EpollCtl(poll, syscall.EPOLL_CTL_ADD, fd, &event); err != nil {
+			return err
 		}
 	}
-	return g, err
+	return nil
 }
 
 // newTimer returns a descriptor that can be read once its time is over.
@@ -151,7 +168,7 @@ func (g *gatherer) Control(f func(fd uintptr)) error {
 // Read calls f until it returns true, and waits in between until something has come: on a busy line until it has
 // gathered.
 func (g *gatherer) Read(f func(fd uintptr) bool) error {
-	g.call = f
+	g.call, g.waits = f, notYet
 	return g.raw.Read(g.try)
 }
 
@@ -172,8 +189,8 @@ func (g *gatherer) reads() bool {
 	return done
 }
 
-// listens makes the epoll hear what ends the wait: a busy line's timer, else input. It reports whether it heard input
-// not all the time since the last read.
+// listens makes the epoll hear what ends the wait: a busy line's timer, else input. It reports whether it hears input
+// again that it was deaf to.
 func (g *gatherer) listens(epoll uintptr) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -212,17 +229,7 @@ func (g *gatherer) ended() {
 		g.soons = 0
 	}
 	g.woke = now
-	g.waits = notYet
 }
-
-// readWait is what a read waits for.
-type readWait uint8
-
-const (
-	notYet readWait = iota
-	forInput
-	forTimer
-)
 
 // hearLocked makes the epoll hear the descriptor, or not.
 func (g *gatherer) hearLocked(epoll uintptr, hears bool) {
