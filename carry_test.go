@@ -199,7 +199,10 @@ func TestAfterAPanicInACommandALandingIsCarriedOut(t *testing.T) {
 		b.obeys(5*time.Millisecond, 4*time.Millisecond)
 
 		waitsForAcks(nil) // the step that is sent next panics, under the mutex
+		began := time.Now()
 		(<-post("/api/drone/mode", `{"mode":"rtl"}`)).want(t, 500, "internal", "nothing was sent")
+		time.Sleep(time.Second)
+		lineEqual(t, "modes that were sent", len(b.sentModes(began)), 0)
 		waitsForAcks(make(map[common.MAV_CMD]*command))
 
 		select {

@@ -146,20 +146,26 @@ func (a *acks) modeAnswered(cmd common.MAV_CMD) {
 	}
 }
 
-// send sends a copy of the step. From the first one on the command waits for its acks.
+// send sends a copy of the step. From the first one on the command waits for its acks. What can
+// panic comes before the copy is on its way: else its client would be told that nothing was sent.
 func (a *acks) send(c *command) error {
 	now := time.Now()
 	c.triedAt = now
-	if c.copies > 0 {
+	first := c.copies == 0
+	if first {
+		a.waiting[c.step.cmd] = c
+	} else {
 		// gets the autopilot's parser out of a broken frame
 		a.link.pad()
 	}
 	if err := a.link.send(c.step.message(a.tel.id.system, uint8(c.copies))); err != nil {
+		if first {
+			delete(a.waiting, c.step.cmd)
+		}
 		return err
 	}
-	if c.copies == 0 {
+	if first {
 		c.sentAt = now
-		a.waiting[c.step.cmd] = c
 	}
 	c.copies++
 	if c.step.to != nil {
