@@ -64,7 +64,7 @@ type rawFrame struct {
 	signed bool
 
 	// known: nil if the message is not in the dialect
-	known *message.ReadWriter
+	known *codec
 
 	payload []byte
 
@@ -438,7 +438,7 @@ var crcTables = func() (t [4][256]uint16) {
 
 // checksum returns the checksum of a frame; b is the frame from its length to its payload. gomavlib's goes bit by
 // bit, and took a quarter of what a frame costs.
-func checksum(b []byte, codec *message.ReadWriter) uint16 {
+func checksum(b []byte, of *codec) uint16 {
 	t := &crcTables
 	sum := uint16(0xffff)
 	for ; len(b) >= 4; b = b[4:] {
@@ -447,7 +447,7 @@ func checksum(b []byte, codec *message.ReadWriter) uint16 {
 	for _, c := range b {
 		sum = sum>>8 ^ t[0][byte(sum)^c]
 	}
-	return sum>>8 ^ t[0][byte(sum)^codec.CRCExtra()]
+	return sum>>8 ^ t[0][byte(sum)^of.CRCExtra()]
 }
 
 // decode returns the message; nil if it is not in the dialect, or a MAVLink 1 message that is too short. One that has
@@ -458,14 +458,85 @@ func (f rawFrame) decode() (m message.Message) {
 	}
 
 	// MAVLink 2 cuts trailing zeros off the payload; gomavlib would allocate them
-	var padded [255]byte
-	n := copy(padded[:], f.payload)
-	if !f.v2 && n < len(f.known.Write(f.known.Message, false).Payload) {
+	var p padded
+	n := copy(p[:], f.payload)
+	if !f.v2 && n < f.known.sizeV1 {
 		return nil
 	}
-	m, _ = f.known.Read(&message.MessageRaw{ID: f.id, Payload: padded[:]}, true)
+	if m := p.frequent(f.id); m != nil {
+		return m
+	}
+	m, _ = f.known.Read(&message.MessageRaw{ID: f.id, Payload: p[:]}, true)
 	return m
 }
+
+// padded is a payload with the trailing zeros that MAVLink 2 cuts off.
+type padded [255]byte
+
+// frequent reads those messages that are nine in ten of what is read of a line at its full rate, each field at its
+// place in the payload: gomavlib's reflection takes a third of what a frame costs. nil: it is any other message.
+func (p *padded) frequent(id uint32) message.Message {
+	switch id {
+	case idAttitude:
+		return &common.MessageAttitude{
+			TimeBootMs: p.u32(0),
+			Roll:       p.f32(4),
+			Pitch:      p.f32(8),
+			Yaw:        p.f32(12),
+			Rollspeed:  p.f32(16),
+			Pitchspeed: p.f32(20),
+			Yawspeed:   p.f32(24),
+		}
+	case idPosition:
+		return &common.MessageGlobalPositionInt{
+			TimeBootMs:  p.u32(0),
+			Lat:         p.i32(4),
+			Lon:         p.i32(8),
+			Alt:         p.i32(12),
+			RelativeAlt: p.i32(16),
+			Vx:          p.i16(20),
+			Vy:          p.i16(22),
+			Vz:          p.i16(24),
+			Hdg:         p.u16(26),
+		}
+	case idHUD:
+		return &common.MessageVfrHud{
+			Airspeed:    p.f32(0),
+			Groundspeed: p.f32(4),
+			Alt:         p.f32(8),
+			Climb:       p.f32(12),
+			Heading:     p.i16(16),
+			Throttle:    p.u16(18),
+		}
+	case idGPS:
+		return &common.MessageGpsRawInt{
+			TimeUsec:          p.u64(0),
+			Lat:               p.i32(8),
+			Lon:               p.i32(12),
+			Alt:               p.i32(16),
+			Eph:               p.u16(20),
+			Epv:               p.u16(22),
+			Vel:               p.u16(24),
+			Cog:               p.u16(26),
+			FixType:           common.GPS_FIX_TYPE(p[28]),
+			SatellitesVisible: p[29],
+			AltEllipsoid:      p.i32(30),
+			HAcc:              p.u32(34),
+			VAcc:              p.u32(38),
+			VelAcc:            p.u32(42),
+			HdgAcc:            p.u32(46),
+			Yaw:               p.u16(50),
+		}
+	}
+	return nil
+}
+
+func (p *padded) u16(at int) uint16  { return binary.LittleEndian.Uint16(p[at:]) }
+func (p *padded) u32(at int) uint32  { return binary.LittleEndian.Uint32(p[at:]) }
+func (p *padded) u64(at int) uint64  { return binary.LittleEndian.Uint64(p[at:]) }
+func (p *padded) i16(at int) int16   { return int16(p.u16(at)) }
+func (p *padded) i32(at int) int32   { return int32(p.u32(at)) }
+func (p *padded) f32(at int) float32 { return math.Float32frombits(p.u32(at)) }
 
 // babble is what a stream of bytes is that has brought no MAVLink yet, as far as it names itself.
 type babble struct {
@@ -616,17 +687,26 @@ var dialectRW = newDialect(
 	&MessageRadio{},
 )
 
+// codec reads and writes a message of the dialect.
+type codec struct {
+	*message.ReadWriter
+
+	// sizeV1: of a MAVLink 1 payload
+	sizeV1 int
+}
+
 // codecs are the dialect's by the message's id; a larger id than the table has panics at the start. Each frame
 // of the line is looked up here.
-var codecs = func() (table [512]*message.ReadWriter) {
+var codecs = func() (table [512]*codec) {
 	for _, m := range dialectRW.Dialect.Messages {
-		table[m.GetID()] = dialectRW.GetMessage(m.GetID())
+		rw := dialectRW.GetMessage(m.GetID())
+		table[m.GetID()] = &codec{rw, len(rw.Write(m, false).Payload)}
 	}
 	return table
 }()
 
 // codecOf returns the codec of a message; nil if it is not in the dialect.
-func codecOf(id uint32) *message.ReadWriter {
+func codecOf(id uint32) *codec {
 	if id >= uint32(len(codecs)) {
 		return nil
 	}

@@ -587,3 +587,37 @@ func FuzzFrames(f *testing.F) {
 	f.Add(byte(163), found)
 	f.Fuzz(fuzzFrames)
 }
+
+// FuzzMessages reads any payload as each message of the dialect, of both versions: gomavlib's reader is the oracle.
+func FuzzMessages(f *testing.F) {
+	dice := rand.New(rand.NewPCG(1, 1))
+	for length := range 256 {
+		payload := make([]byte, length)
+		for i := range payload {
+			payload[i] = byte(dice.Uint32())
+		}
+		f.Add(payload)
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		if len(payload) > 255 {
+			t.Skip("no frame has such a payload")
+		}
+		whole := append(slices.Clone(payload), make([]byte, 255-len(payload))...)
+		for _, sent := range dialectRW.Dialect.Messages {
+			rw := dialectRW.GetMessage(sent.GetID())
+			read, err := rw.Read(&message.MessageRaw{ID: sent.GetID(), Payload: whole}, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := rw.Write(read, true).Payload
+			for _, v2 := range []bool{true, false} {
+				m := rawFrame{header: header{id: sent.GetID()}, v2: v2, known: codecOf(sent.GetID()),
+					payload: payload}.decode()
+				short := !v2 && len(payload) < len(rw.Write(sent, false).Payload)
+				if short != (m == nil) || (m != nil && !bytes.Equal(rw.Write(m, true).Payload, want)) {
+					t.Errorf("%d bytes, version 2 %v: %#v, want %#v", len(payload), v2, m, read)
+				}
+			}
+		}
+	})
+}
