@@ -127,35 +127,57 @@ func (f *family) others(claimed firmware) (names [][]string) {
 // 501 once it has shown that it is something else; nil: it is what it calls itself, or is never commanded. clockAt is
 // when its boot clock was heard last, which has gone on: else all is forgotten. silent: it answers nothing.
 func (f *family) doubt(claimed firmware, clockAt time.Time, silent bool) error {
-	is := familyNames[claimed]
+	because, commanded := familyDoubts[claimed]
 	other := f.shown &^ claimed.mates()
 	limit := strangeAfter
 	if f.answers {
 		limit = lacksAfter
 	}
-	const read = ": its state can be read, not commanded"
 	switch {
-	case is == "":
+	case !commanded:
 		return nil
 	case other != 0:
-		return refuse(codeUnsupported, "it calls itself %s, and has parameters of %s"+read, is, other.names())
+		return refuse(codeUnsupported, "it calls itself %s, and has parameters of %s"+onlyReadNow,
+			familyNames[claimed], other.names())
 	case f.shown != 0 && later(f.shownAt, clockAt).Before(f.doubtedAt):
-		return refuse(codeOffline, "the vehicle was silent, and has not shown yet that it is the same one: its clock "+
-			"is awaited; try again")
+		return errNotTheSame
 	case f.shown != 0:
 		return nil
 	case silent:
-		return refuse(codeUnsupported, "it calls itself %s, and answers nothing that mavrest sends, as INAV does, and "+
-			"as where only one wire is connected"+read, is)
+		return because.silent
 	case f.rounds >= limit && f.answers:
-		return refuse(codeUnsupported, "it calls itself %s, and has no parameter that only %s has"+read, is, is)
+		return because.lacksOwn
 	case f.rounds >= limit:
-		return refuse(codeUnsupported, "it calls itself %s, and answers other questions but no parameter, as INAV and "+
-			"Betaflight do"+read, is)
+		return because.lacksAll
 	}
-	return refuse(codeOffline, "it calls itself %s, and has not shown it yet: its answer to the parameter %s is "+
-		"awaited; try again", is, ownParameters[claimed.mates()][0])
+	return because.awaited
 }
+
+// familyDoubts are why a vehicle that calls itself one of a family is not commanded. Each view has such an error, so
+// they are made once.
+var familyDoubts = func() map[firmware]familyDoubt {
+	doubts := make(map[firmware]familyDoubt)
+	for claimed, is := range familyNames {
+		doubts[claimed] = familyDoubt{
+			awaited: refuse(codeOffline, "it calls itself %s, and has not shown it yet: its answer to the parameter "+
+				"%s is awaited; try again", is, ownParameters[claimed.mates()][0]),
+			silent: refuse(codeUnsupported, "it calls itself %s, and answers nothing that mavrest sends, as INAV "+
+				"does, and as where only one wire is connected"+onlyReadNow, is),
+			lacksOwn: refuse(codeUnsupported, "it calls itself %s, and has no parameter that only %s has"+onlyReadNow,
+				is, is),
+			lacksAll: refuse(codeUnsupported, "it calls itself %s, and answers other questions but no parameter, as "+
+				"INAV and Betaflight do"+onlyReadNow, is),
+		}
+	}
+	return doubts
+}()
+
+type familyDoubt struct{ awaited, silent, lacksOwn, lacksAll error }
+
+const onlyReadNow = ": its state can be read, not commanded"
+
+var errNotTheSame = refuse(codeOffline, "the vehicle was silent, and has not shown yet that it is the same one: its "+
+	"clock is awaited; try again")
 
 // names are the families of a set, in a sentence.
 func (f firmware) names() string {
