@@ -458,7 +458,7 @@ func (d *drone) settle() {
 	d.changes.Add(1)
 	now := time.Now()
 	d.cmd.stood.woke(d.dueAt, now)
-	d.dueAt = now.Add(2 * readWaits)
+	d.dueAt = now.Add(readLook)
 	if !d.cmd.stood.reading(now) {
 		d.dueAt = later(d.doDue(now), now)
 	}

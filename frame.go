@@ -216,9 +216,6 @@ func (d *deframer) came() time.Time {
 	return d.at
 }
 
-// full reports whether the last read filled the buffer: more may wait.
-func (d *deframer) full() bool { return !d.datagrams && len(d.rest) == len(d.buf) }
-
 // readDatagram reads a datagram behind what its sender's last one left.
 func (d *deframer) readDatagram(r io.Reader) error {
 	if d.buf == nil {

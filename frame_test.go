@@ -192,17 +192,6 @@ func TestAStreamThatABridgeCutsIsReadWhole(t *testing.T) {
 	}
 }
 
-func TestOnlyAFullBufferOfAStreamSaysThatMoreMayWait(t *testing.T) {
-	for _, datagrams := range []bool{false, true} {
-		in := deframer{datagrams: datagrams}
-		in.read(bytes.NewReader(make([]byte, 60_000)))
-		lineEqual(t, fmt.Sprint("more may wait, datagrams ", datagrams), in.full(), !datagrams)
-		in.rest = nil
-		in.read(bytes.NewReader(make([]byte, 1)))
-		lineEqual(t, fmt.Sprint("behind one byte, datagrams ", datagrams), in.full(), false)
-	}
-}
-
 func TestTheBeginningOfAFrameIsKeptHalfASecond(t *testing.T) {
 	one, half := packet(1, 1, 1, attitudeAt(1)), 20
 	for after, want := range map[time.Duration]int{pieceFor: 1, pieceFor + time.Millisecond: 0} {

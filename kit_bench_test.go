@@ -387,6 +387,7 @@ func cpuTime() time.Duration {
 // replay is a port from which a stream is read, up to 512 bytes at a time.
 type replay struct {
 	noDeadlines
+	emptied
 	rest []byte
 }
 

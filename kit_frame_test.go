@@ -85,6 +85,7 @@ type datagrams struct {
 	lineReader
 	from netip.AddrPort
 	noDeadlines
+	emptied
 	rest []byte
 }
 

@@ -204,6 +204,7 @@ type cable struct {
 	stalled    atomic.Bool       // writes hang
 	gone       chan struct{}
 	once       sync.Once
+	emptied
 }
 
 func newCable(heard func(lineMessage)) *cable {
@@ -212,6 +213,9 @@ func newCable(heard func(lineMessage)) *cable {
 
 func (c *cable) Read(b []byte) (int, error) {
 	if len(c.rest) == 0 {
+		if len(c.toLink) == 0 {
+			c.found(time.Now())
+		}
 		var expired <-chan time.Time
 		if !c.until.IsZero() {
 			expired = time.After(time.Until(c.until))

@@ -103,6 +103,7 @@ func (b *lineBench) wantReopened(since time.Time, after time.Duration) {
 // halfDead is a port whose reads end and whose writes hang.
 type halfDead struct {
 	net.Conn
+	emptied
 	ended chan struct{}
 }
 

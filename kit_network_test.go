@@ -35,6 +35,7 @@ type datagram struct {
 type networkPort struct {
 	*network
 	noDeadlines
+	emptied
 	from  netip.AddrPort
 	until time.Time
 	gone  chan struct{}
@@ -61,6 +62,9 @@ func (p *networkPort) SetReadDeadline(t time.Time) error {
 }
 
 func (p *networkPort) Read(b []byte) (int, error) {
+	if len(p.in) == 0 {
+		p.found(time.Now())
+	}
 	select {
 	case d := <-p.in:
 		p.from = d.from

@@ -39,9 +39,6 @@ const (
 
 	// noiseEvery is the time between two log lines about noise.
 	noiseEvery = 5 * time.Second
-
-	// readWaits is how long a read of the port takes at least that found nothing to read.
-	readWaits = time.Millisecond
 )
 
 // outgoing is a message to send, the ids to send it with, and where it goes.
@@ -112,10 +109,6 @@ type link struct {
 
 	// sent, received, lost: frames
 	sent, received, lost atomic.Uint64
-
-	// readFrom is when the newest read of the port began, idleFrom when the last one did that had to wait; Unix
-	// nanoseconds.
-	readFrom, idleFrom atomic.Int64
 
 	// asStation: each second send a ground station's heartbeat, so that PX4 sends its texts
 	asStation atomic.Bool
@@ -572,14 +565,8 @@ var errSilent = errors.New("no MAVLink for 5 s")
 // read reads the port once and handles the frames. It fails if the port is to be opened again.
 func (r *reader) read() error {
 	l := r.link
-	from := time.Now()
-	l.readFrom.Store(from.UnixNano())
 	err := r.in.read(r.port)
 	now := r.in.at
-	if now.Sub(from) >= readWaits && !r.in.full() {
-		// All that had come by then was read before (hasReadSince).
-		l.idleFrom.Store(from.UnixNano())
-	}
 	for f, ok := r.in.next(); ok; f, ok = r.in.next() {
 		if f.known != nil {
 			r.hearChecked(now)
@@ -816,10 +803,11 @@ func (l *link) timeDue(now time.Time) time.Time {
 	return now.Add(timeEvery)
 }
 
-// hasReadSince reports whether all that had come by a moment was read: since then a read began that had to wait.
-func (l *link) hasReadSince(at, now time.Time) bool {
-	waits := now.UnixNano()-l.readFrom.Load() >= int64(readWaits)
-	return l.idleFrom.Load() >= at.UnixNano() || (l.readFrom.Load() >= at.UnixNano() && waits)
+// hasReadSince reports whether all that had come by a moment was read, and handled. Where the port is away nothing is.
+func (l *link) hasReadSince(at time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.writer == nil || !l.writer.port.emptyAt().Before(at)
 }
 
 // handleUnchecked takes a frame whose message is not in the dialect: its checksum can't be checked, so it may be

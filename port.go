@@ -48,6 +48,10 @@ type port interface {
 	io.ReadWriteCloser
 	SetReadDeadline(time.Time) error
 	SetWriteDeadline(time.Time) error
+
+	// emptyAt is when a Read found last that all was read that had come; zero if none has yet. It may be called
+	// beside a Read.
+	emptyAt() time.Time
 }
 
 // device is what -device names: how to open it, and what its ports are like.
@@ -192,7 +196,7 @@ func dialTCP(ctx context.Context, address string) (port, error) {
 	if err != nil {
 		return nil, err
 	}
-	return streamPort{gather(c.(*net.TCPConn))}, nil
+	return newStreamPort(c.(*net.TCPConn)), nil
 }
 
 // addressedPort is a port at which many addresses are heard: each datagram has a sender, and what is written
@@ -210,6 +214,7 @@ type addressedPort interface {
 // stray datagram can steal the link.
 type udpPort struct {
 	descriptor
+	emptied
 
 	// from: sender of the last datagram; only the reader uses it
 	from netip.AddrPort
@@ -227,7 +232,7 @@ func listenUDP(address string) (port, error) {
 
 func (p *udpPort) Read(b []byte) (int, error) {
 	var from sockaddr
-	n, err := quietRead(p, b, &from)
+	n, err := quietRead(p, b, &from, &p.emptied)
 	if err == nil {
 		p.from = from.addrPort()
 	}
@@ -360,11 +365,12 @@ func (u *udpOut) dial(ctx context.Context, address string) (c net.Conn, err erro
 // udpOutPort sends to one address, and hears nothing from any other.
 type udpOutPort struct {
 	descriptor
+	emptied
 	device *udpOut
 	to     netip.Addr
 }
 
-func (p *udpOutPort) Read(b []byte) (int, error) { return quietRead(p, b, nil) }
+func (p *udpOutPort) Read(b []byte) (int, error) { return quietRead(p, b, nil, &p.emptied) }
 
 func (p *udpOutPort) Write(b []byte) (int, error) { return quietWrite(p, b, nil) }
 
@@ -390,7 +396,7 @@ type serialDevice struct {
 }
 
 type serialPort struct {
-	streamPort
+	*streamPort
 	line serial.Port
 	mode *serial.Mode
 }
@@ -466,7 +472,7 @@ func (d *serialDevice) openAt(baud int) (*serialPort, error) {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", d.path, err)
 	}
-	return &serialPort{streamPort: streamPort{gather(f)}, line: line, mode: mode}, nil
+	return &serialPort{streamPort: newStreamPort(f), line: line, mode: mode}, nil
 }
 
 // lock keeps out other programs that lock the port too. The library's exclusive mode does

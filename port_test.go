@@ -318,6 +318,33 @@ func TestBytesThatWaitedInTheLineAreDroppedTwiceAtTheOpening(t *testing.T) {
 	}
 }
 
+func TestAPortKnowsWhenAllWasReadThatHadCome(t *testing.T) {
+	for _, kind := range []string{"serial", "UDP"} {
+		var q port
+		var vehicle io.Writer
+		if kind == "serial" {
+			p := openPTY(t)
+			q, vehicle = p.open(t), p.master
+		} else {
+			q = openUDP(t)
+			vehicle = dialed(t, "udp", listensAt(t, q))
+		}
+		wrote := time.Now()
+		vehicle.Write([]byte{1})
+		time.Sleep(20 * time.Millisecond) // it has come
+		if n, err := q.Read(make([]byte, 10)); n != 1 || err != nil {
+			t.Fatal(kind, n, err)
+		}
+		lineEqual(t, kind+": a read that found something says that all was read", q.emptyAt().After(wrote), false)
+		began := time.Now()
+		q.SetReadDeadline(began.Add(20 * time.Millisecond))
+		if _, err := q.Read(make([]byte, 10)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(kind, err)
+		}
+		lineEqual(t, kind+": so does one that found nothing", q.emptyAt().Before(began), false)
+	}
+}
+
 // busyLine is a port to which something comes each 0.1 ms, until the test ends.
 func busyLine(t *testing.T, kind string) port {
 	t.Helper()
@@ -343,7 +370,7 @@ func waits(t *testing.T, q port, lasts time.Duration) (n int) {
 		if _, err := q.Read(b); err != nil {
 			t.Fatal(err)
 		}
-		if time.Since(from) >= readWaits {
+		if time.Since(from) >= time.Millisecond {
 			n++
 		}
 	}

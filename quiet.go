@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -281,10 +282,15 @@ func (g *gatherer) Close() error {
 }
 
 // streamPort is a port that carries bytes in order.
-type streamPort struct{ descriptor }
+type streamPort struct {
+	descriptor
+	emptied
+}
 
-func (p streamPort) Read(b []byte) (int, error) {
-	n, err := quietRead(p, b, nil)
+func newStreamPort(c descriptor) *streamPort { return &streamPort{descriptor: gather(c)} }
+
+func (p *streamPort) Read(b []byte) (int, error) {
+	n, err := quietRead(p, b, nil, &p.emptied)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, new(syscall.Errno)):
 		return n, err
@@ -297,13 +303,13 @@ func (p streamPort) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func (p streamPort) Write(b []byte) (int, error) { return quietWrite(p, b, nil) }
+func (p *streamPort) Write(b []byte) (int, error) { return quietWrite(p, b, nil) }
 
 // quietTCP is a TCP connection that is read by quietRead and written likewise.
 type quietTCP struct{ *net.TCPConn }
 
 func (c quietTCP) Read(b []byte) (int, error) {
-	n, err := quietRead(c.TCPConn, b, nil)
+	n, err := quietRead(c.TCPConn, b, nil, new(emptied))
 	switch {
 	case errors.As(err, new(syscall.Errno)):
 		// net/http knows it by that.
@@ -325,8 +331,8 @@ func (c quietTCP) Write(b []byte) (int, error) {
 // quietRead reads b by a system call that does not wait; where nothing has come it waits as every Read does. The
 // runtime watches each call that may wait, and in a program that was idle it wakes a thread for that: half of what a
 // quiet line costs (docs/performance.md). No bytes without an error are an empty datagram, or the end. from gets the
-// sender of a datagram; nil where nobody asks.
-func quietRead(c syscall.Conn, b []byte, from *sockaddr) (int, error) {
+// sender of a datagram; nil where nobody asks. empty gets when nothing had come.
+func quietRead(c syscall.Conn, b []byte, from *sockaddr, empty *emptied) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil || len(b) == 0 {
 		return 0, err
@@ -334,12 +340,16 @@ func quietRead(c syscall.Conn, b []byte, from *sockaddr) (int, error) {
 	var n uintptr
 	var errno syscall.Errno
 	err = raw.Read(func(fd uintptr) bool {
+		tried := time.Now()
 		if from == nil {
 			n, _, errno = syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 		} else {
 			size := uint32(len(from))
 			n, _, errno = syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
 				0, uintptr(unsafe.Pointer(from)), uintptr(unsafe.Pointer(&size)))
+		}
+		if errno == syscall.EAGAIN {
+			empty.found(tried)
 		}
 		return errno != syscall.EAGAIN
 	})
@@ -350,6 +360,19 @@ func quietRead(c syscall.Conn, b []byte, from *sockaddr) (int, error) {
 		return 0, err
 	}
 	return int(n), nil
+}
+
+// emptied is when all was read last that had come.
+type emptied struct{ at atomic.Pointer[time.Time] }
+
+// found takes that a read that began then found nothing.
+func (e *emptied) found(at time.Time) { e.at.Store(&at) }
+
+func (e *emptied) emptyAt() time.Time {
+	if at := e.at.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
 }
 
 // quietWrite writes all of b by system calls that do not wait, as quietRead reads. to is the receiver of a datagram;

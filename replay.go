@@ -146,6 +146,8 @@ type replayPort struct {
 
 	gone chan struct{}
 	once sync.Once
+
+	emptied
 }
 
 func (p *replayPort) Read(b []byte) (int, error) {
@@ -156,6 +158,7 @@ func (p *replayPort) Read(b []byte) (int, error) {
 		f := p.frames[p.next]
 		due := p.began.Add(time.Duration(float64(f.after) / p.speed))
 		late := !p.until.IsZero() && p.until.Before(due)
+		p.found(time.Now())
 		select {
 		case <-time.After(time.Until(sooner(due, p.until))):
 		case <-p.gone:

@@ -1156,6 +1156,8 @@ type simPort struct {
 	// gone: closed when the port is closed
 	gone chan struct{}
 
+	emptied
+
 	// err is why the port is closed; nil while it is open.
 	err error
 }
@@ -1209,6 +1211,7 @@ func (p *simPort) closeWith(err error) {
 func (p *simPort) Read(b []byte) (int, error) {
 	var expired <-chan time.Time
 	for {
+		tried := time.Now()
 		p.s.mu.Lock()
 		n, until, err := copy(b, p.toCompanion), p.readUntil, p.err
 		p.toCompanion = p.toCompanion[n:]
@@ -1219,6 +1222,7 @@ func (p *simPort) Read(b []byte) (int, error) {
 		if n > 0 || len(b) == 0 {
 			return n, nil
 		}
+		p.found(tried)
 		if expired == nil && !until.IsZero() {
 			expired = time.After(time.Until(until))
 		}

@@ -398,8 +398,9 @@ const (
 	// lateBy is how late something may be that was due by time. Later, the program stood still.
 	lateBy = 50 * time.Millisecond
 
-	// readsFor is how long reading what has come takes at most.
+	// readsFor is how long reading what has come takes at most, and readLook is when to look next whether it is over.
 	readsFor = 500 * time.Millisecond
+	readLook = 2 * time.Millisecond
 )
 
 // woke says that what was due by time is done now.
@@ -412,7 +413,7 @@ func (s *standstill) woke(due, now time.Time) {
 
 // reading reports whether what came during the last standstill is still being read.
 func (s *standstill) reading(now time.Time) bool {
-	s.reads = s.reads && now.Sub(s.over) < readsFor && !s.link.hasReadSince(s.over, now)
+	s.reads = s.reads && now.Sub(s.over) < readsFor && !s.link.hasReadSince(s.over)
 	return s.reads
 }
 
@@ -522,7 +523,7 @@ func (q *asking) decide(came bool, now time.Time) decision {
 func (w waiter) loop(decide func(now time.Time) decision, do func(move) error) (end move, err error) {
 	for {
 		if now := time.Now(); w.stood.reading(now) {
-			w.pause(now.Add(2 * readWaits))
+			w.pause(now.Add(readLook))
 			continue
 		}
 		switch d := decide(time.Now()); {

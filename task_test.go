@@ -110,6 +110,40 @@ func TestARefusalIsNotAcceptedOnALineThatBringsFramesTwice(t *testing.T) {
 	})
 }
 
+// slowPort is read slowly: other programs have the processor.
+type slowPort struct{ *cable }
+
+func (p slowPort) Read(b []byte) (int, error) {
+	n, err := p.cable.Read(b)
+	time.Sleep(3 * time.Millisecond)
+	return n, err
+}
+
+func TestNothingIsDecidedUntilAllIsReadThatCameWhileTheProgramStood(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		b := newLineBench(t, copterBeat(), func(b *lineBench) {
+			open := b.link.device.open
+			b.link.device.open = func(ctx context.Context) (port, error) {
+				p, err := open(ctx)
+				return slowPort{p.(*cable)}, err
+			}
+		})
+		b.settle()
+		s := standstill{link: b.link, over: time.Now(), reads: true}
+		for i := range 20 {
+			b.say(attitudeAt(uint32(i)))
+		}
+		for range 50 {
+			if waiting := len(b.cable.toLink); waiting > 0 && !s.reading(time.Now()) {
+				t.Fatalf("%d frames wait", waiting)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond)
+		lineEqual(t, "it is still reading", s.reading(time.Now()), false)
+	})
+}
+
 func TestAnotherVehicleHasItsOwnParameters(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, copterBeat(), func(b *lineBench) { b.params["SYSID_MYGCS"] = 250; b.boot = 20000 })
