@@ -59,7 +59,7 @@ func TestAFactIsAskedWhereTheHeartbeatsComeFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer far.Close()
-	asks, vehicle := newFactLink(p, simSystem, componentID), newFactLink(far.(port), simSystem, autopilotID)
+	asks, vehicle := newFactLink(p, simSystem, componentID), newFactLink(&connPort{Conn: far}, simSystem, autopilotID)
 	var listening sync.WaitGroup
 	listening.Go(asks.listen)
 	defer listening.Wait()

@@ -144,7 +144,7 @@ func TestFailuresAreCountedByTheirRuns(t *testing.T) {
 
 // simulatorUses are what the simulated autopilots use of the program: its codec, and what it calls a port. They share
 // no more with it, because they could not find wrong what they share.
-var simulatorUses = []string{"MessageEkfStatusReport", "dialectRW", "newDialect", "port"}
+var simulatorUses = []string{"MessageEkfStatusReport", "dialectRW", "newDialect", "port", "emptied"}
 
 func TestTheSimulatorUsesOnlyTheCodecOfTheProgram(t *testing.T) {
 	program := make(map[string]bool)

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -193,6 +194,12 @@ type noDeadlines struct{}
 
 func (noDeadlines) SetReadDeadline(time.Time) error  { return nil }
 func (noDeadlines) SetWriteDeadline(time.Time) error { return nil }
+
+// connPort is a connection as a port.
+type connPort struct {
+	net.Conn
+	emptied
+}
 
 // cable is a port whose other end the test holds.
 type cable struct {

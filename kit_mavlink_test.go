@@ -102,8 +102,7 @@ func (b *lineBench) wantReopened(since time.Time, after time.Duration) {
 
 // halfDead is a port whose reads end and whose writes hang.
 type halfDead struct {
-	net.Conn
-	emptied
+	connPort
 	ended chan struct{}
 }
 

@@ -34,10 +34,7 @@ func withScript(t *testing.T, test func(v *scriptedVehicle)) {
 				board, vehicle := net.Pipe()
 				v.line = vehicle
 				go io.Copy(io.Discard, vehicle) // until the link closes its end
-				return &struct {
-					net.Conn
-					emptied
-				}{Conn: board}, nil
+				return &connPort{Conn: board}, nil
 			},
 			line: atBaud(921600),
 		})

@@ -705,7 +705,7 @@ func TestNoiseOfStrangersIsNoDamageOfTheVehiclesBytes(t *testing.T) {
 func TestAPortThatEndsWhileAWriteHangsIsOpenedAgain(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		near, _ := net.Pipe()
-		p := &halfDead{Conn: near, ended: make(chan struct{})}
+		p := &halfDead{connPort{Conn: near}, make(chan struct{})}
 		var opens atomic.Int64
 		runDevice(t, device{name: "half", open: func(context.Context) (port, error) {
 			if opens.Add(1) == 1 {
