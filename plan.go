@@ -454,28 +454,6 @@ func (r request) notPlaced(v view) error {
 		field)
 }
 
-// reposition is DO_REPOSITION with param2 = 1, which enters the hold mode too. PX4 takes z above
-// mean sea level whatever the frame says, and yaw in radians. ArduPilot heeds the frame and ignores
-// yaw and speed. What a goto keeps is sent as the present place: ArduPilot denies INT32_MAX.
-func (r request) reposition(v view, to place) step {
-	s := step{
-		cmd: common.MAV_CMD_DO_REPOSITION, asInt: true, frame: common.MAV_FRAME_GLOBAL,
-		x: degE7(to.lat), y: degE7(to.lon),
-		p: [7]float32{-1, 1, 0, 0, 0, 0, float32(to.amsl)},
-	}
-	if v.firmware == px4 {
-		s.p[0] = float32(or(r.speed, -1))
-		s.p[3] = float32(math.Remainder(or(r.heading, math.NaN()), 360) * math.Pi / 180)
-	} else if r.altitudeMSL == nil {
-		s.frame = common.MAV_FRAME_GLOBAL_RELATIVE_ALT
-		s.p[6] = float32(to.altitude)
-	}
-	return s
-}
-
-// degE7 is an angle in 1e-7 degrees, the integer that MAVLink carries places in.
-func degE7(deg float64) int32 { return int32(math.Round(deg * 1e7)) }
-
 // planClimb is the climb of a vehicle that is too near the ground to fly to a place.
 func planClimb(v view) (p plan) {
 	to := v.climbTo()
@@ -625,34 +603,6 @@ func (r request) planHoldArduPilot(v view, aim *aim) (plan, error) {
 	return p, v.checkHover(r)
 }
 
-// checkHover returns an error where a QuadPlane is to hover at a place, but would circle it in GUIDED, 75 m
-// off, as it does by default (docs/autopilots.md, "QuadPlane"): where it hovers now, or is to land there.
-func (v view) checkHover(r request) error {
-	toHover := v.kind() == hovering || r.enters(ModeLand)
-	holds := r.enters(ModeHold)
-	if !toHover || v.hoversAtPlaces() || (holds && v.standsInHold()) {
-		return nil
-	}
-	if holds {
-		return refuse(codeUnsupported, "hold: this QuadPlane would go over to its wing and circle; land, or fly it "+
-			"by the sticks; it holds where Q_GUIDED_MODE is 1")
-	}
-	return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1",
-		r.name())
-}
-
-// hoversAtPlaces reports whether a vehicle that hovers stays in hover when it is sent to a place.
-func (v view) hoversAtPlaces() bool {
-	return v.firmware != quadPlane || v.param("Q_GUIDED_MODE", 0) == 1
-}
-
-// standsInHold reports whether the vehicle hovers in its hold mode and stands in the air. A QuadPlane does so after
-// a takeoff, whatever Q_GUIDED_MODE is, until it is sent a place. In the climb, or before it, it would climb on.
-func (v view) standsInHold() bool {
-	speed := math.Hypot(v.groundSpeed(), v.velocity.down)
-	return v.shown() == ModeHold && v.kind() == hovering && v.flying() && v.isClear() && speed < still
-}
-
 // ahead is where a QuadPlane as fast as a wing holds that hovers at places: ahead of where it is, because it can't stop
 // at once, and would come all the way back to a place that it has passed (docs/autopilots.md, "QuadPlane").
 func (v view) ahead(here place) place {
@@ -676,6 +626,28 @@ func (r request) holdAt(v view, to place) step {
 	s.holds = true
 	return s
 }
+
+// reposition is DO_REPOSITION with param2 = 1, which enters the hold mode too. PX4 takes z above
+// mean sea level whatever the frame says, and yaw in radians. ArduPilot heeds the frame and ignores
+// yaw and speed. What a goto keeps is sent as the present place: ArduPilot denies INT32_MAX.
+func (r request) reposition(v view, to place) step {
+	s := step{
+		cmd: common.MAV_CMD_DO_REPOSITION, asInt: true, frame: common.MAV_FRAME_GLOBAL,
+		x: degE7(to.lat), y: degE7(to.lon),
+		p: [7]float32{-1, 1, 0, 0, 0, 0, float32(to.amsl)},
+	}
+	if v.firmware == px4 {
+		s.p[0] = float32(or(r.speed, -1))
+		s.p[3] = float32(math.Remainder(or(r.heading, math.NaN()), 360) * math.Pi / 180)
+	} else if r.altitudeMSL == nil {
+		s.frame = common.MAV_FRAME_GLOBAL_RELATIVE_ALT
+		s.p[6] = float32(to.altitude)
+	}
+	return s
+}
+
+// degE7 is an angle in 1e-7 degrees, the integer that MAVLink carries places in.
+func degE7(deg float64) int32 { return int32(math.Round(deg * 1e7)) }
 
 // adjust is the speed and heading, which ArduPilot's DO_REPOSITION ignores. They go out after its
 // ack: a speed sent before it is lost (docs/autopilots.md, "ArduPilot: goto").
@@ -790,6 +762,34 @@ func (v view) modes() []string {
 		}
 	}
 	return list
+}
+
+// checkHover returns an error where a QuadPlane is to hover at a place, but would circle it in GUIDED, 75 m
+// off, as it does by default (docs/autopilots.md, "QuadPlane"): where it hovers now, or is to land there.
+func (v view) checkHover(r request) error {
+	toHover := v.kind() == hovering || r.enters(ModeLand)
+	holds := r.enters(ModeHold)
+	if !toHover || v.hoversAtPlaces() || (holds && v.standsInHold()) {
+		return nil
+	}
+	if holds {
+		return refuse(codeUnsupported, "hold: this QuadPlane would go over to its wing and circle; land, or fly it "+
+			"by the sticks; it holds where Q_GUIDED_MODE is 1")
+	}
+	return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1",
+		r.name())
+}
+
+// standsInHold reports whether the vehicle hovers in its hold mode and stands in the air. A QuadPlane does so after
+// a takeoff, whatever Q_GUIDED_MODE is, until it is sent a place. In the climb, or before it, it would climb on.
+func (v view) standsInHold() bool {
+	speed := math.Hypot(v.groundSpeed(), v.velocity.down)
+	return v.shown() == ModeHold && v.kind() == hovering && v.flying() && v.isClear() && speed < still
+}
+
+// hoversAtPlaces reports whether a vehicle that hovers stays in hover when it is sent to a place.
+func (v view) hoversAtPlaces() bool {
+	return v.firmware != quadPlane || v.param("Q_GUIDED_MODE", 0) == 1
 }
 
 // stays reports whether the request makes a vehicle safe where it is or on its way home, and does nothing else.

@@ -308,17 +308,6 @@ type bootClock struct {
 	ms uint32
 }
 
-func newTelemetry() telemetry {
-	t := telemetry{texts: textLog{chunks: make(map[uint16]*chunkedText)}}
-	n := math.NaN()
-	t.position = unknownPosition
-	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
-	t.home = unknownPoint
-	t.target = unknownPoint
-	t.ground = unknownGround
-	return t
-}
-
 // hear records a message and when it left the vehicle, and reports whether the autopilot has restarted:
 // its clock ran backwards. docs/autopilots.md, "Both", has the values that mean unknown.
 func (t *telemetry) hear(m any, left time.Time) (restarted bool) {
@@ -712,6 +701,17 @@ func (t *telemetry) keepOnly(id identity, boot bootClock) {
 	t.boot = boot
 	t.beat = was.beat
 	t.texts = was.texts
+}
+
+func newTelemetry() telemetry {
+	t := telemetry{texts: textLog{chunks: make(map[uint16]*chunkedText)}}
+	n := math.NaN()
+	t.position = unknownPosition
+	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
+	t.home = unknownPoint
+	t.target = unknownPoint
+	t.ground = unknownGround
+	return t
 }
 
 const (
