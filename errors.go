@@ -131,7 +131,7 @@ func interrupted(at time.Time, why string) *commandError {
 	return &commandError{code: codeInterrupted, text: why, interruption: &interruption{at: at}}
 }
 
-// withLag adds that to an error.
+// withLag adds lateNote to an error.
 func withLag(err error, behind time.Duration) error {
 	e, ok := err.(*commandError)
 	if note := lateNote(behind); ok && note != "" {

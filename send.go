@@ -213,7 +213,7 @@ func (x *departure) withoutReport(r *reports) time.Time {
 	return time.Time{}
 }
 
-// untilProven decides from then on.
+// untilProven decides for a step from its first copy on.
 func (d *drone) untilProven(t *task, c *command, now time.Time) decision {
 	c.copyDue = d.cmd.stood.dueAnew(c.copyDue)
 	if !c.blind && d.link.hasFallen() {
