@@ -51,68 +51,6 @@ type response struct {
 // written is the response of a handler that has written its answer itself.
 var written response
 
-// success is the answer to what was done.
-func success(body any) response { return asJSON(http.StatusOK, body) }
-
-func asJSON(status int, body any) response {
-	return response{status: status, contentType: "application/json", body: encode(body)}
-}
-
-// answers returns a handler for net/http that writes the answer of h. If h panics the answer is 500, log has
-// the details, and the server goes on.
-func (h handler) answers(log *slog.Logger) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			if v := recover(); v != nil {
-				failed(bug(log.With("path", r.URL.Path), v, false)).write(w)
-			}
-		}()
-		if answer := h(w, r); answer.status != 0 {
-			answer.write(w)
-		}
-	})
-}
-
-// answerTimeout is how long a client may take to read its answer or an event. Then its
-// connection is closed.
-const answerTimeout = 2 * time.Second
-
-func (a response) write(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Content-Type", a.contentType)
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(len(a.body)))
-	if a.policy != "" {
-		h.Set("Content-Security-Policy", a.policy)
-		h.Set("X-Content-Type-Options", "nosniff")
-	}
-	if a.status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", "1")
-	}
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
-	w.WriteHeader(a.status)
-	w.Write(a.body)
-}
-
-// apiRoute is one of the eight.
-type apiRoute struct {
-	method, path string
-	handle       handler
-}
-
-func (a *api) routes() []apiRoute {
-	return []apiRoute{
-		{"GET", "/api/drone", a.getOK},
-		{"GET", "/api/drone/status", a.getStatus},
-		{"GET", "/api/drone/mode", a.getMode},
-		{"POST", "/api/drone/mode", a.postMode},
-		{"POST", "/api/drone/input", a.postInput},
-		{"POST", "/api/drone/takeoff", a.postTakeoff},
-		{"POST", "/api/drone/goto", a.postGoto},
-		{"POST", "/api/drone/land", a.postLand},
-	}
-}
-
 // newHandler returns the eight routes, behind the check of who may use them.
 func newHandler(d *drone, allowed admission) http.Handler {
 	a := &api{drone: d}
@@ -156,6 +94,61 @@ func newHandler(d *drone, allowed admission) http.Handler {
 		mux.ServeHTTP(w, r)
 		return written
 	}).answers(d.log)
+}
+
+// apiRoute is one of the eight.
+type apiRoute struct {
+	method, path string
+	handle       handler
+}
+
+func (a *api) routes() []apiRoute {
+	return []apiRoute{
+		{"GET", "/api/drone", a.getOK},
+		{"GET", "/api/drone/status", a.getStatus},
+		{"GET", "/api/drone/mode", a.getMode},
+		{"POST", "/api/drone/mode", a.postMode},
+		{"POST", "/api/drone/input", a.postInput},
+		{"POST", "/api/drone/takeoff", a.postTakeoff},
+		{"POST", "/api/drone/goto", a.postGoto},
+		{"POST", "/api/drone/land", a.postLand},
+	}
+}
+
+// answers returns a handler for net/http that writes the answer of h. If h panics the answer is 500, log has
+// the details, and the server goes on.
+func (h handler) answers(log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if v := recover(); v != nil {
+				failed(bug(log.With("path", r.URL.Path), v, false)).write(w)
+			}
+		}()
+		if answer := h(w, r); answer.status != 0 {
+			answer.write(w)
+		}
+	})
+}
+
+// answerTimeout is how long a client may take to read its answer or an event. Then its
+// connection is closed.
+const answerTimeout = 2 * time.Second
+
+func (a response) write(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", a.contentType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	if a.policy != "" {
+		h.Set("Content-Security-Policy", a.policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+	}
+	if a.status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "1")
+	}
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
+	w.WriteHeader(a.status)
+	w.Write(a.body)
 }
 
 // commandFields are the fields of the commands.
@@ -207,47 +200,6 @@ func meantPath(p string) string {
 	return ""
 }
 
-// encode returns v as JSON with a newline, without HTML escapes.
-func encode(v any) []byte {
-	var b bytes.Buffer
-
-	// A status takes less.
-	b.Grow(2 << 10)
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		// An answer has a value that JSON can't express: a bug.
-		panic(err)
-	}
-	return b.Bytes()
-}
-
-// errorBody is the answer to a request that failed. commandBody is nil unless the autopilot
-// refused or accepted a command.
-type errorBody struct {
-	Error string    `json:"error"`
-	Code  errorCode `json:"code"`
-	*commandBody
-	Messages []messageBody `json:"messages,omitzero"`
-}
-
-// failed is the answer to a request that failed.
-func failed(err error) response {
-	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal)}
-	if e, ok := err.(*commandError); ok && e.refused != nil {
-		s := e.refused
-		body.commandBody = &commandBody{Status: resultName(s.result), StatusCode: s.result, Command: uint16(s.step.cmd)}
-		body.Messages = messages(s.messages, time.Now())
-	}
-	return asJSON(statusOf(err), body)
-}
-
-// failedLater is the answer to a request that was accepted, and failed during the wait for its manoeuvre.
-func failedLater(err error, accepted commandBody) response {
-	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal), commandBody: &accepted}
-	return asJSON(statusOf(err), body)
-}
-
 type okBody struct {
 	Status string `json:"status"`
 }
@@ -266,19 +218,6 @@ func (a *api) getOK(w http.ResponseWriter, r *http.Request) response {
 	return response{status: http.StatusOK, contentType: "application/yaml", body: unzipped(contractGzip)}
 }
 
-// unzipped returns what an embedded file holds. TestWhatIsEmbeddedIsUpToDate reads each.
-func unzipped(file []byte) []byte {
-	z, err := gzip.NewReader(bytes.NewReader(file))
-	if err != nil {
-		panic(err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
-
 type modeBody struct {
 	Mode        string  `json:"mode"`
 	VehicleMode *string `json:"vehicle_mode"`
@@ -287,117 +226,6 @@ type modeBody struct {
 func (a *api) getMode(http.ResponseWriter, *http.Request) response {
 	mode, name := a.drone.mode()
 	return success(modeBody{Mode: mode.String(), VehicleMode: word(name)})
-}
-
-// commandBody is the answer to a request. Mode is empty unless it was accepted. Done says whether the
-// manoeuvre is complete, Took after how many seconds the wait ended; both are nil unless the client waited. Note is
-// what else is to be said, Target the place that the metres of a goto came to.
-type commandBody struct {
-	Status     string  `json:"status"`
-	StatusCode uint8   `json:"status_code"`
-	Command    uint16  `json:"command"`
-	Mode       string  `json:"mode,omitempty"`
-	Done       *bool   `json:"done,omitempty"`
-	Took       *number `json:"took,omitempty"`
-	Note       string  `json:"note,omitempty"`
-
-	Target *placeBody `json:"target,omitempty"`
-}
-
-// placeBody is a place: degrees, and metres above home.
-type placeBody struct {
-	Lat      number `json:"lat"`
-	Lon      number `json:"lon"`
-	Altitude number `json:"altitude"`
-}
-
-func (p place) body() *placeBody {
-	return &placeBody{rounded(p.lat, 7), rounded(p.lon, 7), rounded(p.altitude, 2)}
-}
-
-// lostBody is how long a takeoff without a body waits for one whose length its client did not give: in a segment of
-// its own it comes later than the headers. A hold and a landing wait for nothing.
-const lostBody = 120 * time.Millisecond
-
-// errMadeWay ends a wait whose connection another client needs.
-var errMadeWay = fmt.Errorf("all %d connections were in use, and another client needed one", maxConnections)
-
-// doRequest reads the fields of a request (example is a body that works), checks that they fit together, lets the drone
-// carry it out, waits for its manoeuvre if the client asked for that, and logs the answer.
-func (a *api) doRequest(
-	w http.ResponseWriter, r *http.Request, req *request, example string, fields []field, check func() error,
-) response {
-	var wait *float64
-	patience := time.Duration(0)
-	if req.enters(ModeTakeoff) {
-		patience = lostBody
-	}
-	body, err := readFields(w, r, example, append(fields, field{"wait", &wait, 0, 600, "seconds", ""}), patience)
-	if err == nil {
-		err = check()
-	}
-	log := a.drone.log.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body))
-	if err != nil {
-		log.Info("request refused", "error", err)
-		return failed(err)
-	}
-	log.Info("request")
-
-	// The autopilot may take seconds to answer.
-	connOf(r).markBusy(nil)
-	began := time.Now()
-	accepted, err := a.drone.do(*req)
-	took := time.Since(began).Round(time.Millisecond)
-	if err != nil {
-		log.Warn("command failed", "took", took, "error", err)
-		return failed(err)
-	}
-	log.Info("command accepted", "took", took, "command", accepted.command, "mode", accepted.mode)
-	answer := commandBody{Status: resultName(0), Command: accepted.command, Mode: accepted.mode.String()}
-	answer.Note = lateNote(accepted.behind)
-	if req.offset.given() {
-		answer.Target = accepted.target.body()
-	}
-	if or(wait, 0) == 0 {
-		return success(answer)
-	}
-	return a.await(r, accepted.manoeuvre, answer, began, time.Duration(*wait*float64(time.Second)), log)
-}
-
-// await is the answer of an accepted request that waits for its manoeuvre; began is when it came.
-func (a *api) await(
-	r *http.Request, m *manoeuvre, answer commandBody, began time.Time, wait time.Duration, log *slog.Logger,
-) (told response) {
-	defer func() {
-		if v := recover(); v != nil {
-			told = failed(bug(log, v, true))
-		}
-	}()
-
-	// No time-out ends a wait: net/http has no read deadline then, and write sets a new write deadline.
-	limited, cancel := context.WithDeadline(r.Context(), began.Add(wait))
-	defer cancel()
-	ctx, end := context.WithCancelCause(limited)
-	connOf(r).markBusy(func() { end(errMadeWay) })
-	err := a.drone.awaitEnd(ctx, m, began)
-	done := err == nil
-	took := time.Since(began)
-	seconds := rounded(took.Seconds(), 2)
-	answer.Done = &done
-	answer.Took = &seconds
-	log = log.With("took", took.Round(time.Millisecond))
-	if done {
-		answer.Note = joined(answer.Note, m.note)
-		log.Info("manoeuvre complete")
-		return success(answer)
-	}
-	log.Info("manoeuvre not complete", "why", err)
-	if code(err) != codeNotDone {
-		err = fmt.Errorf("accepted, but not complete: %w", err)
-	} else if context.Cause(ctx) == errMadeWay {
-		err = fmt.Errorf("%w: %w", err, errMadeWay)
-	}
-	return failedLater(err, answer)
 }
 
 func (a *api) postMode(w http.ResponseWriter, r *http.Request) response {
@@ -461,6 +289,117 @@ func (a *api) postLand(w http.ResponseWriter, r *http.Request) response {
 	req := request{verb: entersMode, mode: ModeLand}
 	fields := placeFields(&req, "to land here send {}")
 	return a.doRequest(w, r, &req, `{} to land here`, fields, func() error { return checkPlace(&req) })
+}
+
+// lostBody is how long a takeoff without a body waits for one whose length its client did not give: in a segment of
+// its own it comes later than the headers. A hold and a landing wait for nothing.
+const lostBody = 120 * time.Millisecond
+
+// errMadeWay ends a wait whose connection another client needs.
+var errMadeWay = fmt.Errorf("all %d connections were in use, and another client needed one", maxConnections)
+
+// doRequest reads the fields of a request (example is a body that works), checks that they fit together, lets the drone
+// carry it out, waits for its manoeuvre if the client asked for that, and logs the answer.
+func (a *api) doRequest(
+	w http.ResponseWriter, r *http.Request, req *request, example string, fields []field, check func() error,
+) response {
+	var wait *float64
+	patience := time.Duration(0)
+	if req.enters(ModeTakeoff) {
+		patience = lostBody
+	}
+	body, err := readFields(w, r, example, append(fields, field{"wait", &wait, 0, 600, "seconds", ""}), patience)
+	if err == nil {
+		err = check()
+	}
+	log := a.drone.log.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body))
+	if err != nil {
+		log.Info("request refused", "error", err)
+		return failed(err)
+	}
+	log.Info("request")
+
+	// The autopilot may take seconds to answer.
+	connOf(r).markBusy(nil)
+	began := time.Now()
+	accepted, err := a.drone.do(*req)
+	took := time.Since(began).Round(time.Millisecond)
+	if err != nil {
+		log.Warn("command failed", "took", took, "error", err)
+		return failed(err)
+	}
+	log.Info("command accepted", "took", took, "command", accepted.command, "mode", accepted.mode)
+	answer := commandBody{Status: resultName(0), Command: accepted.command, Mode: accepted.mode.String()}
+	answer.Note = lateNote(accepted.behind)
+	if req.offset.given() {
+		answer.Target = accepted.target.body()
+	}
+	if or(wait, 0) == 0 {
+		return success(answer)
+	}
+	return a.await(r, accepted.manoeuvre, answer, began, time.Duration(*wait*float64(time.Second)), log)
+}
+
+// commandBody is the answer to a request. Mode is empty unless it was accepted. Done says whether the
+// manoeuvre is complete, Took after how many seconds the wait ended; both are nil unless the client waited. Note is
+// what else is to be said, Target the place that the metres of a goto came to.
+type commandBody struct {
+	Status     string  `json:"status"`
+	StatusCode uint8   `json:"status_code"`
+	Command    uint16  `json:"command"`
+	Mode       string  `json:"mode,omitempty"`
+	Done       *bool   `json:"done,omitempty"`
+	Took       *number `json:"took,omitempty"`
+	Note       string  `json:"note,omitempty"`
+
+	Target *placeBody `json:"target,omitempty"`
+}
+
+// placeBody is a place: degrees, and metres above home.
+type placeBody struct {
+	Lat      number `json:"lat"`
+	Lon      number `json:"lon"`
+	Altitude number `json:"altitude"`
+}
+
+func (p place) body() *placeBody {
+	return &placeBody{rounded(p.lat, 7), rounded(p.lon, 7), rounded(p.altitude, 2)}
+}
+
+// await is the answer of an accepted request that waits for its manoeuvre; began is when it came.
+func (a *api) await(
+	r *http.Request, m *manoeuvre, answer commandBody, began time.Time, wait time.Duration, log *slog.Logger,
+) (told response) {
+	defer func() {
+		if v := recover(); v != nil {
+			told = failed(bug(log, v, true))
+		}
+	}()
+
+	// No time-out ends a wait: net/http has no read deadline then, and write sets a new write deadline.
+	limited, cancel := context.WithDeadline(r.Context(), began.Add(wait))
+	defer cancel()
+	ctx, end := context.WithCancelCause(limited)
+	connOf(r).markBusy(func() { end(errMadeWay) })
+	err := a.drone.awaitEnd(ctx, m, began)
+	done := err == nil
+	took := time.Since(began)
+	seconds := rounded(took.Seconds(), 2)
+	answer.Done = &done
+	answer.Took = &seconds
+	log = log.With("took", took.Round(time.Millisecond))
+	if done {
+		answer.Note = joined(answer.Note, m.note)
+		log.Info("manoeuvre complete")
+		return success(answer)
+	}
+	log.Info("manoeuvre not complete", "why", err)
+	if code(err) != codeNotDone {
+		err = fmt.Errorf("accepted, but not complete: %w", err)
+	} else if context.Cause(ctx) == errMadeWay {
+		err = fmt.Errorf("%w: %w", err, errMadeWay)
+	}
+	return failedLater(err, answer)
 }
 
 type inputAnswer struct {
@@ -661,6 +600,25 @@ func page(status int, html string) response {
 	return response{status: status, contentType: "text/html; charset=utf-8", body: []byte(html), policy: policy}
 }
 
+// unzipped returns what an embedded file holds. TestWhatIsEmbeddedIsUpToDate reads each.
+func unzipped(file []byte) []byte {
+	z, err := gzip.NewReader(bytes.NewReader(file))
+	if err != nil {
+		panic(err)
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// wantsPage reports whether an Accept header is that of a browser that opens an
+// address. A client that accepts JSON gets JSON.
+func wantsPage(accept []string) bool {
+	return accepts(accept, "text/html") && !accepts(accept, "application/json")
+}
+
 // accepts reports whether an Accept header names a media type. It ignores q-values.
 func accepts(accept []string, mediaType string) bool {
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
@@ -672,8 +630,50 @@ func accepts(accept []string, mediaType string) bool {
 	return false
 }
 
-// wantsPage reports whether an Accept header is that of a browser that opens an
-// address. A client that accepts JSON gets JSON.
-func wantsPage(accept []string) bool {
-	return accepts(accept, "text/html") && !accepts(accept, "application/json")
+// errorBody is the answer to a request that failed. commandBody is nil unless the autopilot
+// refused or accepted a command.
+type errorBody struct {
+	Error string    `json:"error"`
+	Code  errorCode `json:"code"`
+	*commandBody
+	Messages []messageBody `json:"messages,omitzero"`
+}
+
+// failed is the answer to a request that failed.
+func failed(err error) response {
+	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal)}
+	if e, ok := err.(*commandError); ok && e.refused != nil {
+		s := e.refused
+		body.commandBody = &commandBody{Status: resultName(s.result), StatusCode: s.result, Command: uint16(s.step.cmd)}
+		body.Messages = messages(s.messages, time.Now())
+	}
+	return asJSON(statusOf(err), body)
+}
+
+// failedLater is the answer to a request that was accepted, and failed during the wait for its manoeuvre.
+func failedLater(err error, accepted commandBody) response {
+	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal), commandBody: &accepted}
+	return asJSON(statusOf(err), body)
+}
+
+// success is the answer to what was done.
+func success(body any) response { return asJSON(http.StatusOK, body) }
+
+func asJSON(status int, body any) response {
+	return response{status: status, contentType: "application/json", body: encode(body)}
+}
+
+// encode returns v as JSON with a newline, without HTML escapes.
+func encode(v any) []byte {
+	var b bytes.Buffer
+
+	// A status takes less.
+	b.Grow(2 << 10)
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		// An answer has a value that JSON can't express: a bug.
+		panic(err)
+	}
+	return b.Bytes()
 }

@@ -18,9 +18,6 @@ import (
 	"unicode/utf8"
 )
 
-// maxBody is the longest body of a request, in bytes.
-const maxBody = 4 << 10
-
 // field is a field of a request.
 type field struct {
 	name string
@@ -41,13 +38,45 @@ type field struct {
 // requestableModes are the modes that a client may ask for, in words.
 var requestableModes = "one of " + strings.Join(modeNames[:ModeOther], ", ")
 
-// values returns what the field takes, in words.
-func (f field) values() string {
-	if f.min == f.max {
-		return f.unit
+// placeFields are the fields of a place. without says how to send the command without one.
+func placeFields(req *request, without string) []field {
+	return []field{
+		{"lat", &req.lat, -90, 90, "degrees", without},
+		{"lon", &req.lon, -180, 180, "degrees", without},
 	}
-	return fmt.Sprintf("%g to %g %s", f.min, f.max, f.unit)
 }
+
+// checkPlace returns an error if only one of lat and lon was given, or if the place is 0, 0.
+func checkPlace(req *request) error {
+	switch {
+	case req.lat != nil && req.lon == nil:
+		return refuse(codeOutOfRange, "lon: missing; lat and lon come together")
+	case req.lat == nil && req.lon != nil:
+		return refuse(codeOutOfRange, "lat: missing; lat and lon come together")
+	case req.lat != nil && isNowhere(*req.lat, *req.lon):
+		return refuse(codeOutOfRange, "lat, lon: 0, 0 is no place that a drone is sent to: two empty fields are "+
+			"sent as 0, 0")
+	}
+	return nil
+}
+
+// oneWay returns an error if a request says one thing in two ways, each of which has its fields.
+func oneWay(ways ...[]field) error {
+	said := ""
+	for _, way := range ways {
+		i := slices.IndexFunc(way, func(f field) bool { return !reflect.ValueOf(f.into).Elem().IsNil() })
+		if i >= 0 && said != "" {
+			return refuse(codeOutOfRange, "%s and %s: give one of the two", said, way[i].name)
+		}
+		if i >= 0 {
+			said = way[i].name
+		}
+	}
+	return nil
+}
+
+// maxBody is the longest body of a request, in bytes.
+const maxBody = 4 << 10
 
 // readFields reads the body, which is empty or one JSON object, into the route's fields. It returns
 // the body for the log. example is a body that works; wait is how long a body whose length was not given may follow.
@@ -80,18 +109,7 @@ func readFields(
 	return body, decode(trimBody(body), example, fields)
 }
 
-// announcesBody returns the first header, by name, that only a request with a body has; "" if there is none.
-func announcesBody(h http.Header) (first string) {
-	for name, values := range h {
-		aboutBody := name == "Expect" || strings.HasPrefix(name, "Content-")
-
-		// An empty one counts as none.
-		if aboutBody && strings.Join(values, "") != "" && (first == "" || name < first) {
-			first = name
-		}
-	}
-	return first
-}
+var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)
 
 // checkLength returns an error if a request announces a body and does not say how long it is, or if one follows it.
 // HTTP then knows of no body: a takeoff to 3 m would climb to the default, a landing there would land
@@ -115,7 +133,26 @@ func checkLength(w http.ResponseWriter, r *http.Request, wait time.Duration) err
 		"or leave the %s out; nothing was sent", header, header)
 }
 
-var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)
+// announcesBody returns the first header, by name, that only a request with a body has; "" if there is none.
+func announcesBody(h http.Header) (first string) {
+	for name, values := range h {
+		aboutBody := name == "Expect" || strings.HasPrefix(name, "Content-")
+
+		// An empty one counts as none.
+		if aboutBody && strings.Join(values, "") != "" && (first == "" || name < first) {
+			first = name
+		}
+	}
+	return first
+}
+
+// trimBody returns the body without a byte order mark, and without the white space of JSON around it.
+func trimBody(body []byte) []byte {
+	return bytes.Trim(bytes.TrimPrefix(body, byteOrderMark), " \t\r\n")
+}
+
+// byteOrderMark begins a file of UTF-8 that a Windows program wrote. It says nothing.
+var byteOrderMark = []byte("\ufeff")
 
 // decode reads a trimmed body into the fields.
 func decode(body []byte, example string, fields []field) error {
@@ -208,6 +245,36 @@ func (f field) isNull() error {
 	return refuse(codeOutOfRange, "%s", err)
 }
 
+// values returns what the field takes, in words.
+func (f field) values() string {
+	if f.min == f.max {
+		return f.unit
+	}
+	return fmt.Sprintf("%g to %g %s", f.min, f.max, f.unit)
+}
+
+// lookOf says what a body that is not JSON looks like; "" if that is not known.
+func lookOf(body []byte) string {
+	switch {
+	case bytes.HasPrefix(body, []byte("\x1f\x8b")):
+		// Gzip.
+		return "it is compressed: send it as it is"
+	case bytes.HasPrefix(body, []byte("\xff\xfe")),
+		bytes.HasPrefix(body, []byte("\xfe\xff")),
+		bytes.Contains(body, []byte{0}):
+		return "it looks like UTF-16, as PowerShell writes files: send UTF-8"
+	}
+	for _, l := range lookalikes {
+		if l.like.Match(body) {
+			return l.says
+		}
+	}
+	if !utf8.Valid(body) {
+		return "it is no text in UTF-8"
+	}
+	return ""
+}
+
 // lookalike is a body that is almost JSON, and what is wrong with it.
 type lookalike struct {
 	like *regexp.Regexp
@@ -239,71 +306,4 @@ var lookalikes = []lookalike{
 	{regexp.MustCompile(`^\w+:\s`), "it looks like YAML: send JSON"},
 	{regexp.MustCompile(`^\{[^{}]*$`), "it ends early; is the Content-Length too small?"},
 	{regexp.MustCompile(`^\{[^{}]*\}\s*\S`), "something follows the object"},
-}
-
-// lookOf says what a body that is not JSON looks like; "" if that is not known.
-func lookOf(body []byte) string {
-	switch {
-	case bytes.HasPrefix(body, []byte("\x1f\x8b")):
-		// Gzip.
-		return "it is compressed: send it as it is"
-	case bytes.HasPrefix(body, []byte("\xff\xfe")),
-		bytes.HasPrefix(body, []byte("\xfe\xff")),
-		bytes.Contains(body, []byte{0}):
-		return "it looks like UTF-16, as PowerShell writes files: send UTF-8"
-	}
-	for _, l := range lookalikes {
-		if l.like.Match(body) {
-			return l.says
-		}
-	}
-	if !utf8.Valid(body) {
-		return "it is no text in UTF-8"
-	}
-	return ""
-}
-
-// byteOrderMark begins a file of UTF-8 that a Windows program wrote. It says nothing.
-var byteOrderMark = []byte("\ufeff")
-
-// trimBody returns the body without a byte order mark, and without the white space of JSON around it.
-func trimBody(body []byte) []byte {
-	return bytes.Trim(bytes.TrimPrefix(body, byteOrderMark), " \t\r\n")
-}
-
-// placeFields are the fields of a place. without says how to send the command without one.
-func placeFields(req *request, without string) []field {
-	return []field{
-		{"lat", &req.lat, -90, 90, "degrees", without},
-		{"lon", &req.lon, -180, 180, "degrees", without},
-	}
-}
-
-// checkPlace returns an error if only one of lat and lon was given, or if the place is 0, 0.
-func checkPlace(req *request) error {
-	switch {
-	case req.lat != nil && req.lon == nil:
-		return refuse(codeOutOfRange, "lon: missing; lat and lon come together")
-	case req.lat == nil && req.lon != nil:
-		return refuse(codeOutOfRange, "lat: missing; lat and lon come together")
-	case req.lat != nil && isNowhere(*req.lat, *req.lon):
-		return refuse(codeOutOfRange, "lat, lon: 0, 0 is no place that a drone is sent to: two empty fields are "+
-			"sent as 0, 0")
-	}
-	return nil
-}
-
-// oneWay returns an error if a request says one thing in two ways, each of which has its fields.
-func oneWay(ways ...[]field) error {
-	said := ""
-	for _, way := range ways {
-		i := slices.IndexFunc(way, func(f field) bool { return !reflect.ValueOf(f.into).Elem().IsNil() })
-		if i >= 0 && said != "" {
-			return refuse(codeOutOfRange, "%s and %s: give one of the two", said, way[i].name)
-		}
-		if i >= 0 {
-			said = way[i].name
-		}
-	}
-	return nil
 }

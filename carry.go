@@ -4,34 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"math"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
-
-// awaitEnd waits until a manoeuvre is complete, or returns what ended it; began is when its
-// request came. A client that goes away ends only its own wait, a lost link ends nothing,
-// and at the program's end the vehicle flies on.
-func (d *drone) awaitEnd(ctx context.Context, m *manoeuvre, began time.Time) (err error) {
-	select {
-	case <-m.over:
-	case <-ctx.Done():
-	case <-d.ended:
-	}
-	d.changeMayWait(func(w waiter) {
-		if m.finished() {
-			err = d.explained(w, m.why)
-		} else {
-			err = m.notDone(d.view(time.Now()), time.Since(began), d.able())
-		}
-	})
-	return err
-}
 
 // do carries a client's request out. It returns when the vehicle shows what the request leads
 // to, or with a *commandError that says why it does not.
@@ -54,26 +33,23 @@ func (d *drone) do(r request) (a answer, err error) {
 	return a, err
 }
 
-// withActed tells in an error whether the request may have acted, or a repeat of it would: sent says that something was
-// sent. A vehicle that was armed when it was last heard may have a pilot once the line is back.
-func (d *drone) withActed(err error, sent bool) error {
-	e, ok := err.(*commandError)
-	if !ok {
-		return err
+// awaitEnd waits until a manoeuvre is complete, or returns what ended it; began is when its
+// request came. A client that goes away ends only its own wait, a lost link ends nothing,
+// and at the program's end the vehicle flies on.
+func (d *drone) awaitEnd(ctx context.Context, m *manoeuvre, began time.Time) (err error) {
+	select {
+	case <-m.over:
+	case <-ctx.Done():
+	case <-d.ended:
 	}
-	told := *e
-	told.acted = sent || (e.code == codeOffline && d.machine.last.armed)
-	return &told
-}
-
-// bug is the error of a panic, whose details go to the log. sent: something may have been sent.
-func bug(log *slog.Logger, panicked any, sent bool) error {
-	log.Error("panic", "panic", panicked, "stack", string(debug.Stack()))
-	if sent {
-		return refuse(codeNoAck, "a bug in mavrest, after something was sent; its log has the details; "+
-			"read the status to see whether it happened")
-	}
-	return refuse(codeInternal, "a bug in mavrest; its log has the details; nothing was sent")
+	d.changeMayWait(func(w waiter) {
+		if m.finished() {
+			err = d.explained(w, m.why)
+		} else {
+			err = m.notDone(d.view(time.Now()), time.Since(began), d.able())
+		}
+	})
+	return err
 }
 
 // doOwn carries out what no client asked for: every such command but a question goes through it (rule 4).
@@ -113,6 +89,41 @@ func (d *drone) inQueue(w waiter, t *task) error {
 	err := d.carryOut(w, t)
 	d.conclude(w, t, err)
 	return err
+}
+
+// takeTurn plans a task, so that one that can't be planned ends no other, waits until it is under way, and plans it
+// again behind each wait: for the vehicle as it is then.
+func (d *drone) takeTurn(w waiter, t *task) error {
+	if err := d.makePlan(t); err != nil {
+		return err
+	}
+	d.cmd.join(t, d.view(time.Now()))
+	if _, err := t.loop(w, func(now time.Time) decision {
+		// It waits for its turn without an end: this one moves on with each decision.
+		return until(now.Add(time.Minute), t == d.cmd.current(), now)
+	}, nil); err != nil {
+		return err
+	}
+	if err := d.awaitFamily(w, t); err != nil {
+		return err
+	}
+
+	// What it was planned for may have failed meanwhile, as a takeoff ahead of a goto.
+	if err := d.planAnew(t); err != nil {
+		return err
+	}
+	t.was = d.machine.last
+	t.previous = d.cmd.manoeuvre
+	if err := d.awaitClear(w, t); err != nil {
+		return err
+	}
+	if err := d.restSticks(w, t); err != nil {
+		return err
+	}
+	if err := d.askHome(w, t); err != nil {
+		return err
+	}
+	return d.planAnew(t)
 }
 
 // makePlan makes the plan of a request, for the vehicle as it is now. A fixed wing may be a
@@ -166,49 +177,6 @@ func (d *drone) aim(t *task, v view) *aim {
 	return d.cmd.aim(v)
 }
 
-// planAnew makes a task's plan again, if anything has changed since it was made.
-func (d *drone) planAnew(t *task) error {
-	if t.plannedAt == d.changes.Load() {
-		return nil
-	}
-	return d.makePlan(t)
-}
-
-// takeTurn plans a task, so that one that can't be planned ends no other, waits until it is under way, and plans it
-// again behind each wait: for the vehicle as it is then.
-func (d *drone) takeTurn(w waiter, t *task) error {
-	if err := d.makePlan(t); err != nil {
-		return err
-	}
-	d.cmd.join(t, d.view(time.Now()))
-	if _, err := t.loop(w, func(now time.Time) decision {
-		// It waits without an end.
-		return until(now.Add(giveUp), t == d.cmd.current(), now)
-	}, nil); err != nil {
-		return err
-	}
-	if err := d.awaitFamily(w, t); err != nil {
-		return err
-	}
-
-	// What it was planned for may have failed meanwhile, as a takeoff ahead of a goto.
-	if err := d.planAnew(t); err != nil {
-		return err
-	}
-	t.was = d.machine.last
-	t.previous = d.cmd.manoeuvre
-	if err := d.awaitClear(w, t); err != nil {
-		return err
-	}
-	if err := d.restSticks(w, t); err != nil {
-		return err
-	}
-	if err := d.askHome(w, t); err != nil {
-		return err
-	}
-	return d.planAnew(t)
-}
-
 // awaitFamily waits until the vehicle has shown that it is what it calls itself. Where it may be in the air what makes
 // it safe goes out without that: mavrest may have started again, or what it sends may be lost on its way.
 func (d *drone) awaitFamily(w waiter, t *task) error {
@@ -236,6 +204,14 @@ func (d *drone) awaitFamily(w waiter, t *task) error {
 	return nil
 }
 
+// planAnew makes a task's plan again, if anything has changed since it was made.
+func (d *drone) planAnew(t *task) error {
+	if t.plannedAt == d.changes.Load() {
+		return nil
+	}
+	return d.makePlan(t)
+}
+
 // awaitClear waits until the drone is clear of the ground, if the task flies to a place (rule 11). Where nothing lifts
 // the drone the task sends it up first. The plan is made after that: home may have moved. A newer request that came
 // while the task was in the queue ends it too.
@@ -257,10 +233,24 @@ func (d *drone) awaitClear(w waiter, t *task) error {
 	return nil
 }
 
-// mustClimb reports whether the task has to send the drone up, and has not yet.
-func (d *drone) mustClimb(t *task, now time.Time) bool {
-	v := d.view(now)
-	return t.climbed == nil && v.mustClimb(d.cmd.aim(v))
+// climb sends a vehicle straight up that is too near the ground to fly to a place, and that nothing lifts. The task
+// then keeps that height, unless a takeoff led to one that is high enough to fly at.
+func (d *drone) climb(w waiter, t *task) error {
+	if err := d.restSticks(w, t); err != nil {
+		return err
+	}
+	v := d.view(time.Now())
+	p := planClimb(v)
+	t.climbed = &aim{place: *p.destination}
+	if last := d.cmd.aim(v); last != nil && last.reached && v.height+last.amsl-v.place.amsl >= lowTakeoff {
+		t.climbed = last
+	}
+	for i := range p.steps {
+		if err := d.doStep(w, t, &p.steps[i], false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lift is the wait of what flies to a place until the drone is clear of the ground: a vehicle that lifts off
@@ -273,23 +263,6 @@ type lift struct {
 
 	// left: the drone has left the ground
 	left bool
-}
-
-// decide says goOn once the drone is clear. A vehicle that is offline shows nothing any more.
-func (l *lift) decide(clear, grounded, online bool, now time.Time) decision {
-	if l.end.IsZero() || (!grounded && !l.left) {
-		l.end = now.Add(l.within)
-		l.left = !grounded
-	}
-	switch {
-	case !online:
-		return decision{move: tooLate}
-	case clear:
-		return decision{move: goOn}
-	case !now.Before(l.end):
-		return decision{move: tooNear}
-	}
-	return decision{look, l.end}
 }
 
 // awaitLift waits until the drone is clear of the ground, or must be sent up.
@@ -314,150 +287,27 @@ func (d *drone) awaitLift(w waiter, t *task) error {
 	return err
 }
 
-// climb sends a vehicle straight up that is too near the ground to fly to a place, and that nothing lifts. The task
-// then keeps that height, unless a takeoff led to one that is high enough to fly at.
-func (d *drone) climb(w waiter, t *task) error {
-	if err := d.restSticks(w, t); err != nil {
-		return err
+// decide says goOn once the drone is clear. A vehicle that is offline shows nothing any more.
+func (l *lift) decide(clear, grounded, online bool, now time.Time) decision {
+	if l.end.IsZero() || (!grounded && !l.left) {
+		l.end = now.Add(l.within)
+		l.left = !grounded
 	}
-	v := d.view(time.Now())
-	p := planClimb(v)
-	t.climbed = &aim{place: *p.destination}
-	if last := d.cmd.aim(v); last != nil && last.reached && v.height+last.amsl-v.place.amsl >= lowTakeoff {
-		t.climbed = last
+	switch {
+	case !online:
+		return decision{move: tooLate}
+	case clear:
+		return decision{move: goOn}
+	case !now.Before(l.end):
+		return decision{move: tooNear}
 	}
-	for i := range p.steps {
-		if err := d.doStep(w, t, &p.steps[i], false); err != nil {
-			return err
-		}
-	}
-	return nil
+	return decision{look, l.end}
 }
 
-// stopFirst stops what drives, before it is disarmed. Where that can't be done it is disarmed all the same.
-func (d *drone) stopFirst(w waiter, t *task) error {
-	if t.plan.stop == nil {
-		return nil
-	}
-	if err := d.doStep(w, t, t.plan.stop, false); err != nil && !stepFailed(err) {
-		return err
-	}
-	return t.await(w, time.Now().Add(stopsWithin), func() bool {
-		v := d.view(time.Now())
-		return !v.armed || v.groundSpeed() < still
-	})
-}
-
-// stopsWithin is how long what drives may take to stand before it is disarmed.
-const stopsWithin = 10 * time.Second
-
-// carryOut sends the steps of a plan, each once the one before was accepted.
-func (d *drone) carryOut(w waiter, t *task) error {
-	if err := d.prepare(w, t); err != nil {
-		return err
-	}
-	if err := d.stopFirst(w, t); err != nil {
-		return err
-	}
-	for i := range t.plan.steps {
-		s := &t.plan.steps[i]
-		switch err := d.doStep(w, t, s, i == len(t.plan.steps)-1 && t.plan.second == nil); {
-		case s.optional && stepFailed(err):
-			d.log.Warn("a plan goes on without one of its steps", "error", err)
-		case err != nil:
-			return err
-		}
-	}
-	t.answer.mode = d.machine.mode
-	if to := t.plan.destination; to != nil {
-		t.answer.target = *to
-	}
-
-	// The request only armed or disarmed: a wait for it ends at once, and no status shows it.
-	if t.answer.manoeuvre == nil {
-		t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
-	}
-	return nil
-}
-
-// doStep sends a step, and records that the vehicle accepted it. After a takeover that is an error, unless
-// the step is the plan's last and the vehicle shows the plan's goal (rule 4).
-func (d *drone) doStep(w waiter, t *task, s *step, lastStep bool) error {
-	if err := d.send(w, t, s); err != nil {
-		return err
-	}
-	goal := t.plan.goal()
-	last := d.machine.last
-	goalShown := goal == nil || last.custom == goal.number || goal.atEnd(last)
-	if t.takenOver() && !(lastStep && goalShown) {
-		return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
-	}
-	d.accepted(t, s)
-	return nil
-}
-
-// accepted records an accepted step: its mode is commanded now, and the plan's goal begins the manoeuvre.
-func (d *drone) accepted(t *task, s *step) {
-	c := d.cmd
-	t.answer.command = uint16(s.cmd)
-	c.clientActed = c.clientActed || (!t.unasked() && t.endedBy == nil)
-	if s.to == nil {
-		return
-	}
-	d.machine.accepted(*s.to)
-	// The same pointer: this step leads to the plan's last mode.
-	if t.request.setsMode() && s.to == t.plan.goal() {
-		c.replace(t)
-	}
-}
-
-// conclude follows carryOut, before the next task begins. A failed plan disarms, on the ground,
-// what it armed, or may have armed (rule 7). send stops the disarming after a takeover, as any step.
-func (d *drone) conclude(w waiter, t *task, err error) {
-	if err == nil && t.request.entersSticks() {
-		d.sticks.giveToClient(d.situation(time.Now()), t.request.from)
-	} else if stepFailed(err) && t.armed && d.onGround() {
-		disarm := d.firmware().armDisarm(false)
-		t.state = disarmsAgain
-		if failed := d.send(w, t, &disarm); failed != nil {
-			d.log.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
-		}
-	}
-	if m := t.answer.manoeuvre; err != nil && m != nil {
-		// The goto was accepted, its heading was not.
-		m.anyHeading = true
-	}
-
-	// request the target at once: is it the place of this plan?
-	d.handshake.targetChanges()
-}
-
-// armedWord is the armed bit in a sentence.
-var armedWord = map[bool]string{false: "disarmed", true: "armed"}
-
-// leftBehind adds to a failed plan's error what the plan had changed: that is not taken back (rule 7).
-func (d *drone) leftBehind(t *task, err error) error {
-	e, ok := err.(*commandError)
-
-	// The error of an ended task says already what was sent.
-	if !ok || t.endedBy != nil {
-		return err
-	}
-	last := d.machine.last
-	full := *e
-	endedOther := t.previous != nil && t.previous.why == errSuperseded
-	changed := t.answer.command != 0 && (last.custom != t.was.custom || last.armed != t.was.armed)
-	if endedOther {
-		full.text += "; mavrest gave up the " + t.previous.request.name() + " before it, which the autopilot may " +
-			"still fly"
-	} else if !changed {
-		return err
-	}
-	if t.was.failsafe && t.answer.command != 0 {
-		full.text += "; the failsafe's " + d.nameOf(t.was.custom) + " was ended"
-	}
-	full.text += "; the vehicle is in " + d.nameOf(last.custom) + ", " + armedWord[last.armed]
-	return &full
+// mustClimb reports whether the task has to send the drone up, and has not yet.
+func (d *drone) mustClimb(t *task, now time.Time) bool {
+	v := d.view(now)
+	return t.climbed == nil && v.mustClimb(d.cmd.aim(v))
 }
 
 // restSticks centres our sticks before PX4 is sent another mode, if they must rest, and waits until they
@@ -520,6 +370,35 @@ func (d *drone) awaitLine(w waiter, t *task, s *step) error {
 	return d.notSent(t, s, tooLate)
 }
 
+// carryOut sends the steps of a plan, each once the one before was accepted.
+func (d *drone) carryOut(w waiter, t *task) error {
+	if err := d.prepare(w, t); err != nil {
+		return err
+	}
+	if err := d.stopFirst(w, t); err != nil {
+		return err
+	}
+	for i := range t.plan.steps {
+		s := &t.plan.steps[i]
+		switch err := d.doStep(w, t, s, i == len(t.plan.steps)-1 && t.plan.second == nil); {
+		case s.optional && stepFailed(err):
+			d.log.Warn("a plan goes on without one of its steps", "error", err)
+		case err != nil:
+			return err
+		}
+	}
+	t.answer.mode = d.machine.mode
+	if to := t.plan.destination; to != nil {
+		t.answer.target = *to
+	}
+
+	// The request only armed or disarmed: a wait for it ends at once, and no status shows it.
+	if t.answer.manoeuvre == nil {
+		t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
+	}
+	return nil
+}
+
 // prepare provides what a plan needs before its first step: the receiver's state, the parameter
 // that can forbid our sticks, and the stick stream.
 func (d *drone) prepare(w waiter, t *task) error {
@@ -560,42 +439,101 @@ func (d *drone) prepare(w waiter, t *task) error {
 	return nil
 }
 
-// lands reports whether the vehicle lands, as view.lands does: it is asked at each position.
-func (d *drone) lands(now time.Time) bool {
-	return d.machine.last.mode == ModeLand || d.tel.landedNow(now) == landing
+// stopFirst stops what drives, before it is disarmed. Where that can't be done it is disarmed all the same.
+func (d *drone) stopFirst(w waiter, t *task) error {
+	if t.plan.stop == nil {
+		return nil
+	}
+	if err := d.doStep(w, t, t.plan.stop, false); err != nil && !stepFailed(err) {
+		return err
+	}
+	return t.await(w, time.Now().Add(stopsWithin), func() bool {
+		v := d.view(time.Now())
+		return !v.armed || v.groundSpeed() < still
+	})
+}
+
+// stopsWithin is how long what drives may take to stand before it is disarmed.
+const stopsWithin = 10 * time.Second
+
+// doStep sends a step, and records that the vehicle accepted it. After a takeover that is an error, unless
+// the step is the plan's last and the vehicle shows the plan's goal (rule 4).
+func (d *drone) doStep(w waiter, t *task, s *step, lastStep bool) error {
+	if err := d.send(w, t, s); err != nil {
+		return err
+	}
+	goal := t.plan.goal()
+	last := d.machine.last
+	goalShown := goal == nil || last.custom == goal.number || goal.atEnd(last)
+	if t.takenOver() && !(lastStep && goalShown) {
+		return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
+	}
+	d.accepted(t, s)
+	return nil
+}
+
+// accepted records an accepted step: its mode is commanded now, and the plan's goal begins the manoeuvre.
+func (d *drone) accepted(t *task, s *step) {
+	c := d.cmd
+	t.answer.command = uint16(s.cmd)
+	c.clientActed = c.clientActed || (!t.unasked() && t.endedBy == nil)
+	if s.to == nil {
+		return
+	}
+	d.machine.accepted(*s.to)
+	// The same pointer: this step leads to the plan's last mode.
+	if t.request.setsMode() && s.to == t.plan.goal() {
+		c.replace(t)
+	}
+}
+
+// conclude follows carryOut, before the next task begins. A failed plan disarms, on the ground,
+// what it armed, or may have armed (rule 7). send stops the disarming after a takeover, as any step.
+func (d *drone) conclude(w waiter, t *task, err error) {
+	if err == nil && t.request.entersSticks() {
+		d.sticks.giveToClient(d.situation(time.Now()), t.request.from)
+	} else if stepFailed(err) && t.armed && d.onGround() {
+		disarm := d.firmware().armDisarm(false)
+		t.state = disarmsAgain
+		if failed := d.send(w, t, &disarm); failed != nil {
+			d.log.Warn("the vehicle that a failed command armed could not be disarmed", "error", failed)
+		}
+	}
+	if m := t.answer.manoeuvre; err != nil && m != nil {
+		// The goto was accepted, its heading was not.
+		m.anyHeading = true
+	}
+
+	// request the target at once: is it the place of this plan?
+	d.handshake.targetChanges()
 }
 
 // onGround reports whether the vehicle says that it is on the ground.
 func (d *drone) onGround() bool { return d.tel.landedNow(time.Now()) == onGround }
 
-// watch looks at the manoeuvre, starts the landing whose place is reached, and returns when to look again.
-func (d *drone) watch(v view) time.Time {
-	m := d.cmd.manoeuvre
-	now := v.now
-	if m == nil || m.finished() || !d.online {
-		return time.Time{}
-	}
+// leftBehind adds to a failed plan's error what the plan had changed: that is not taken back (rule 7).
+func (d *drone) leftBehind(t *task, err error) error {
+	e, ok := err.(*commandError)
 
-	// What came before its acceptance proves nothing.
-	land, lost := m.watch(v.since(m.at))
-	if lost != "" {
-		if d.cmd.onWayToLand() {
-			d.notify("the landing at the place was given up: " + lost)
-		}
-		d.cmd.endManoeuvre(interrupted(m.lostAt(now), lost+"; the vehicle is in "+d.modeName()))
-	} else if land && d.cmd.idle() {
-		m.tried = now
-		d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })
+	// The error of an ended task says already what was sent.
+	if !ok || t.endedBy != nil {
+		return err
 	}
-	if m.note != "" {
-		d.notify(m.request.name() + ": " + m.note)
+	last := d.machine.last
+	full := *e
+	endedOther := t.previous != nil && t.previous.why == errSuperseded
+	changed := t.answer.command != 0 && (last.custom != t.was.custom || last.armed != t.was.armed)
+	if endedOther {
+		full.text += "; mavrest gave up the " + t.previous.request.name() + " before it, which the autopilot may " +
+			"still fly"
+	} else if !changed {
+		return err
 	}
-
-	// The drone is as high as it was told.
-	if m.done && m.request.enters(ModeTakeoff) && v.height >= lowTakeoff {
-		d.tel.ground.clear = true
+	if t.was.failsafe && t.answer.command != 0 {
+		full.text += "; the failsafe's " + d.nameOf(t.was.custom) + " was ended"
 	}
-	return now.Add(watchEvery)
+	full.text += "; the vehicle is in " + d.nameOf(last.custom) + ", " + armedWord[last.armed]
+	return &full
 }
 
 // landThere is the second leg of a landing at a place: the landing itself.
@@ -621,15 +559,6 @@ func (d *drone) holdForSilent(w waiter) {
 	}
 }
 
-// leftSafe are the modes that a client who is gone is followed by: where the first is refused the next is tried.
-// A landing from the wing comes last: nobody knows what stands where it touches, up to a circle's width off.
-var leftSafe = map[kind][]Mode{
-	hovering:    {ModeHold, ModeLand},
-	driving:     {ModeHold, ModeLand},
-	kindUnknown: {ModeHold, ModeRTL, ModeLand},
-	onWing:      {ModeHold, ModeRTL, ModeLand},
-}
-
 // leftWords say what was done for a client that is gone.
 var leftWords = map[Mode]string{
 	ModeHold: "holding",
@@ -652,6 +581,15 @@ func (d *drone) leaveSafe(w waiter) (mode Mode, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// leftSafe are the modes that a client who is gone is followed by: where the first is refused the next is tried.
+// A landing from the wing comes last: nobody knows what stands where it touches, up to a circle's width off.
+var leftSafe = map[kind][]Mode{
+	hovering:    {ModeHold, ModeLand},
+	driving:     {ModeHold, ModeLand},
+	kindUnknown: {ModeHold, ModeRTL, ModeLand},
+	onWing:      {ModeHold, ModeRTL, ModeLand},
 }
 
 // Times of the texts that belong to an answer (docs/design.md, "Reasons").
@@ -731,9 +669,6 @@ func (d *drone) reasons(w waiter, t *task, why *commandError) error {
 	return &e
 }
 
-// ownTexts is the prefix of mavrest's own messages.
-const ownTexts = "mavrest: "
-
 // explained adds to the error of an interrupted request what the autopilot said from 1 s, before a failsafe 3 s,
 // before the takeover to 0.5 s after it, and what a failsafe finds unhealthy.
 func (d *drone) explained(w waiter, err error) error {
@@ -781,9 +716,6 @@ func (d *drone) explained(w waiter, err error) error {
 // clockWithin is how long the clock may take to come after a restart. An ArduPilot's took 1.5 s (docs/autopilots.md,
 // "ArduPilot: links and streams").
 const clockWithin = 4 * time.Second
-
-// restartedWhy is what ends everything at a restart.
-const restartedWhy = "the autopilot has started again"
 
 // unhealthy names the unhealthy systems, the receiver only where a transmitter was ever heard.
 func (d *drone) unhealthy() []string {

@@ -93,56 +93,12 @@ type command struct {
 	refusedAt time.Time
 }
 
-func (c *command) acked() bool { return !c.ackedAt.IsZero() }
-
-// answered reports whether any ack came.
-func (c *command) answered() bool { return c.acked() || c.refusal != nil }
-
-// answerBy is the time at which the wait for an answer ends. After the refusal of a mode change
-// or an arming a report may still show it: the refusal may be an earlier command's, or another
-// copy was accepted.
-func (c *command) answerBy(trip time.Duration) time.Time {
-	switch {
-	case c.refusal != nil && c.step.byReport():
-		return c.refusedAt.Add(newerAfter(trip))
-	case c.refusal != nil:
-		return c.refusedAt
-	case c.acked():
-		return c.ackedAt.Add(showWithin)
-	}
-	return c.sentAt.Add(max(giveUp, trip+tripMargin))
-}
-
 func newAcks(l *link, tel *telemetry) *acks {
 	return &acks{
 		link:    l,
 		tel:     tel,
 		waiting: make(map[common.MAV_CMD]*command),
 		late:    make(map[common.MAV_CMD]time.Time),
-	}
-}
-
-// close ends the wait, if a copy went out. Where the command was repeated or not answered, acks of it may still come.
-func (a *acks) close(c *command) {
-	if c.copies == 0 {
-		return
-	}
-	delete(a.waiting, c.step.cmd)
-	if c.copies > 1 || !c.answered() {
-		a.late[c.step.cmd] = c.triedAt
-	}
-}
-
-// lateUntil is until when the ack of an earlier command with a number may come; of one that was never sent it is long
-// ago. It follows the round trip: behind an outage the first answers come late, and the next ones at once.
-func (a *acks) lateUntil(cmd common.MAV_CMD) time.Time {
-	return a.late[cmd].Add(max(lateAck, a.copyGap()))
-}
-
-// modeAnswered records the answer to the last mode change, an ack or a report, if cmd is its number.
-func (a *acks) modeAnswered(cmd common.MAV_CMD) {
-	if cmd == a.modeCmd {
-		a.modeFrom = time.Now().Add(modeGap)
 	}
 }
 
@@ -195,21 +151,6 @@ func (a *acks) hear(cmd common.MAV_CMD, result uint8, now time.Time) {
 	}
 }
 
-// hearReport takes each report when it comes.
-func (a *acks) hearReport(r report) {
-	for _, c := range a.waiting {
-		c.see(r)
-	}
-}
-
-// see takes a report. Its number may have been kept since before the first copy: such a one shows nothing.
-func (c *command) see(r report) {
-	c.seen = c.seen || (!r.at.Before(c.sentAt) && c.shows(r))
-}
-
-// roundTrip is how long an answer takes now.
-func (a *acks) roundTrip() time.Duration { return max(a.trip, a.behind) }
-
 // measure takes the time from a command's first copy to its first ack. If the command was
 // repeated, nobody knows which copy was answered: on a noisy line the first may be lost. So
 // the round trip grows, step by step, only when slowAfter commands in a row were repeated. A vehicle that answers
@@ -231,13 +172,35 @@ func (a *acks) measure(c *command, took time.Duration) {
 	a.link.measured(a.trip, c.ackedAt)
 }
 
-// copyGap is the time between two copies of a command.
-func (a *acks) copyGap() time.Duration { return max(copyEvery, a.roundTrip()*3/2) }
+// modeAnswered records the answer to the last mode change, an ack or a report, if cmd is its number.
+func (a *acks) modeAnswered(cmd common.MAV_CMD) {
+	if cmd == a.modeCmd {
+		a.modeFrom = time.Now().Add(modeGap)
+	}
+}
 
-// requestMessage asks for a message (REQUEST_MESSAGE, 512). Its ack does not mean that the message comes.
-func (a *acks) requestMessage(id uint32) error {
-	s := a.tel.id.firmware().step(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
-	return a.link.send(s.message(a.tel.id.system, 0))
+// hearReport takes each report when it comes.
+func (a *acks) hearReport(r report) {
+	for _, c := range a.waiting {
+		c.see(r)
+	}
+}
+
+// see takes a report. Its number may have been kept since before the first copy: such a one shows nothing.
+func (c *command) see(r report) {
+	c.seen = c.seen || (!r.at.Before(c.sentAt) && c.shows(r))
+}
+
+// proven reports whether the vehicle has done what the command asks for: by its ack alone where no report can show
+// it, else by a report. After a takeover that must be the last one: a mode that showed before is over.
+func (c *command) proven(last report, taken bool) bool {
+	switch {
+	case !c.step.isShown():
+		return c.acked()
+	case taken && !c.shows(last):
+		return false
+	}
+	return c.seen && (c.acked() || c.step.byReport())
 }
 
 // shows reports whether the newest report shows what the command asks for. Where the vehicle showed the same before
@@ -262,18 +225,6 @@ func (c *command) shows(r report) bool {
 		return shows && c.acked()
 	}
 	return shows
-}
-
-// proven reports whether the vehicle has done what the command asks for: by its ack alone where no report can show
-// it, else by a report. After a takeover that must be the last one: a mode that showed before is over.
-func (c *command) proven(last report, taken bool) bool {
-	switch {
-	case !c.step.isShown():
-		return c.acked()
-	case taken && !c.shows(last):
-		return false
-	}
-	return c.seen && (c.acked() || c.step.byReport())
 }
 
 // refused is the error of a command that the autopilot answered with anything but ACCEPTED.
@@ -312,3 +263,52 @@ func hint(f firmware, typ common.MAV_TYPE, s *step, fenced bool) string {
 	}
 	return ""
 }
+
+// answerBy is the time at which the wait for an answer ends. After the refusal of a mode change
+// or an arming a report may still show it: the refusal may be an earlier command's, or another
+// copy was accepted.
+func (c *command) answerBy(trip time.Duration) time.Time {
+	switch {
+	case c.refusal != nil && c.step.byReport():
+		return c.refusedAt.Add(newerAfter(trip))
+	case c.refusal != nil:
+		return c.refusedAt
+	case c.acked():
+		return c.ackedAt.Add(showWithin)
+	}
+	return c.sentAt.Add(max(giveUp, trip+tripMargin))
+}
+
+// close ends the wait, if a copy went out. Where the command was repeated or not answered, acks of it may still come.
+func (a *acks) close(c *command) {
+	if c.copies == 0 {
+		return
+	}
+	delete(a.waiting, c.step.cmd)
+	if c.copies > 1 || !c.answered() {
+		a.late[c.step.cmd] = c.triedAt
+	}
+}
+
+// lateUntil is until when the ack of an earlier command with a number may come; of one that was never sent it is long
+// ago. It follows the round trip: behind an outage the first answers come late, and the next ones at once.
+func (a *acks) lateUntil(cmd common.MAV_CMD) time.Time {
+	return a.late[cmd].Add(max(lateAck, a.copyGap()))
+}
+
+// copyGap is the time between two copies of a command.
+func (a *acks) copyGap() time.Duration { return max(copyEvery, a.roundTrip()*3/2) }
+
+// roundTrip is how long an answer takes now.
+func (a *acks) roundTrip() time.Duration { return max(a.trip, a.behind) }
+
+// requestMessage asks for a message (REQUEST_MESSAGE, 512). Its ack does not mean that the message comes.
+func (a *acks) requestMessage(id uint32) error {
+	s := a.tel.id.firmware().step(common.MAV_CMD_REQUEST_MESSAGE, float32(id))
+	return a.link.send(s.message(a.tel.id.system, 0))
+}
+
+// answered reports whether any ack came.
+func (c *command) answered() bool { return c.acked() || c.refusal != nil }
+
+func (c *command) acked() bool { return !c.ackedAt.IsZero() }

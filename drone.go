@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -89,47 +90,6 @@ func newDrone(dev device, only byte, gcs bool, log *slog.Logger) *drone {
 	return d
 }
 
-func (d *drone) firmware() firmware { return d.tel.id.firmware() }
-
-// locked runs f with mu locked. f changes nothing.
-func (d *drone) locked(f func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	f()
-}
-
-// change runs f with mu locked. What follows from what it changed is done when it unlocks: settle, doDue, actForSticks.
-// So f itself sends no sticks.
-func (d *drone) change(f func()) {
-	d.mu.Lock()
-	defer d.unlockChanged()
-	f()
-}
-
-// changeQuietly is change for an f that makes nothing due before its time: the clock does what is due by then.
-func (d *drone) changeQuietly(f func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	f()
-	d.changes.Add(1)
-	d.cmd.bell.ring()
-}
-
-// changeMayWait is change for an f that waits: then mu is unlocked, and what follows is done before.
-func (d *drone) changeMayWait(f func(w waiter)) {
-	d.mu.Lock()
-	defer d.unlockChanged()
-	f(waiter{mu: &d.mu, bell: &d.cmd.bell, settle: d.settle, stood: &d.cmd.stood})
-}
-
-func (d *drone) unlockChanged() {
-	defer d.mu.Unlock()
-	d.settle()
-
-	// Whoever waits decides again.
-	d.cmd.bell.ring()
-}
-
 // run serves the vehicle until ctx is done, says farewell, and returns when every goroutine has ended.
 func (d *drone) run(ctx context.Context) {
 	lineCtx, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -173,6 +133,53 @@ func (d *drone) farewell(w waiter) {
 	}
 }
 
+// mode returns the mode and the autopilot's own name for its mode, "" before the first heartbeat.
+func (d *drone) mode() (mode Mode, name string) {
+	d.locked(func() {
+		mode = d.machine.mode
+		if !d.tel.beat.at.IsZero() {
+			name = d.modeName()
+		}
+	})
+	return mode, name
+}
+
+// status is the status for a client. It is made with mu locked: the parameters, the texts and the batteries are the
+// drone's own, and go on changing.
+func (d *drone) status(client netip.Addr) (body *statusBody) {
+	d.locked(func() {
+		s := d.snapshot(time.Now())
+		body = render(&s, client)
+	})
+	return body
+}
+
+// flying reports whether the vehicle may be in the air.
+func (d *drone) flying() (flying bool) {
+	d.locked(func() { flying = d.view(time.Now()).flying() })
+	return flying
+}
+
+// summary is the vehicle's state in a line, for systemd.
+func (d *drone) summary() (line string) {
+	d.locked(func() { line = d.summaryLine() })
+	return line
+}
+
+func (d *drone) summaryLine() string {
+	if err := d.able(); err != nil {
+		return err.Error()
+	}
+	id := &d.tel.id
+	autopilot := autopilotName(id.autopilot)
+	vehicle := lowerName(id.typ.String(), "MAV_TYPE_")
+	armed := armedWord[d.machine.last.armed]
+	return fmt.Sprintf("%s %s online, %s, mode %s", autopilot, vehicle, armed, d.machine.mode)
+}
+
+// armedWord is the armed bit in a sentence.
+var armedWord = map[bool]string{false: "disarmed", true: "armed"}
+
 // hear takes a message of the vehicle. Most of it is telemetry.
 func (d *drone) hear(h heard) {
 	if isTelemetry(h.msg) {
@@ -180,6 +187,18 @@ func (d *drone) hear(h heard) {
 		return
 	}
 	d.change(func() { d.hearMessage(h) })
+}
+
+// isTelemetry reports whether a message makes nothing due before its time. Each other one may.
+func isTelemetry(m message.Message) bool {
+	switch m.(type) {
+	case *common.MessageAttitude, *common.MessageGlobalPositionInt, *common.MessageVfrHud,
+		*common.MessageGpsRawInt, *common.MessageGps2Raw, *common.MessageSysStatus, *common.MessageExtendedSysState,
+		*common.MessagePositionTargetGlobalInt, *common.MessageHomePosition, *common.MessageBatteryStatus,
+		*common.MessageSystemTime, *MessageEkfStatusReport:
+		return true
+	}
+	return false
 }
 
 // hearPortOpened takes that the port is open: an earlier process may have sent sticks.
@@ -206,6 +225,50 @@ func (d *drone) hearReplaced(at time.Time, follow func()) {
 // hearNotice takes what the link has to say to the user.
 func (d *drone) hearNotice(text string) {
 	d.change(func() { d.notify(text) })
+}
+
+// tick does what is due by time: settle does.
+func (d *drone) tick() {
+	d.change(func() {})
+}
+
+// locked runs f with mu locked. f changes nothing.
+func (d *drone) locked(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
+}
+
+// change runs f with mu locked. What follows from what it changed is done when it unlocks: settle, doDue, actForSticks.
+// So f itself sends no sticks.
+func (d *drone) change(f func()) {
+	d.mu.Lock()
+	defer d.unlockChanged()
+	f()
+}
+
+// changeQuietly is change for an f that makes nothing due before its time: the clock does what is due by then.
+func (d *drone) changeQuietly(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
+	d.changes.Add(1)
+	d.cmd.bell.ring()
+}
+
+// changeMayWait is change for an f that waits: then mu is unlocked, and what follows is done before.
+func (d *drone) changeMayWait(f func(w waiter)) {
+	d.mu.Lock()
+	defer d.unlockChanged()
+	f(waiter{mu: &d.mu, bell: &d.cmd.bell, settle: d.settle, stood: &d.cmd.stood})
+}
+
+func (d *drone) unlockChanged() {
+	defer d.mu.Unlock()
+	d.settle()
+
+	// Whoever waits decides again.
+	d.cmd.bell.ring()
 }
 
 // hearMessage takes a message of the vehicle. By when it left go values, reports and their order; by when it came go
@@ -260,81 +323,9 @@ func (d *drone) hearMessage(h heard) {
 	}
 }
 
-// hearAck takes an ack, if it is for us.
-func (d *drone) hearAck(m *common.MessageCommandAck, now time.Time) {
-	if !d.link.addressed(m.TargetSystem, m.TargetComponent) {
-		return
-	}
-	d.cmd.acks.hear(m.Command, uint8(m.Result), now)
-	d.handshake.hearAck(now)
-	d.link.acknowledged()
-	if m.Command == common.MAV_CMD_REQUEST_MESSAGE && m.Result == common.MAV_RESULT_ACCEPTED {
-		d.machine.reports.takeAck()
-	}
-}
-
-// hearVersion takes what the autopilot is; before is the version that was known.
-func (d *drone) hearVersion(m *common.MessageAutopilotVersion, before firmwareVersion, now time.Time) {
-	d.handshake.hearAnswer(now)
-	d.params.family.hearUID(autopilotUID{m.Uid, m.Uid2})
-	span, everFlown := flown[d.firmware()]
-	v := d.tel.id.version
-	if everFlown && v != before && (v < span[0] || v >= span[1]) {
-		d.log.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version",
-			v, "flown_from", span[0], "flown_before", span[1])
-	}
-}
-
-// hearSysStatus takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. While
-// a fresh RC_CHANNELS is from before validFrom it may show our own throttle: nothing is taken then.
-func (d *drone) hearSysStatus(now time.Time) {
-	tel := &d.tel
-	throttle := uint16(math.MaxUint16)
-
-	// An unknown throttle counts as raised.
-	mayBeOurs := false
-	if tel.rc.within(freshFor, now) {
-		throttle = tel.rc.channel[2]
-		mayBeOurs = !tel.rc.at.After(d.sticks.src.validFrom)
-	}
-
-	// PX4's SYS_STATUS means any source of sticks, a ground station's joystick too. It sends RC_CHANNELS only of a
-	// transmitter.
-	joystick := d.firmware() == px4 && !tel.rc.within(othersFor, now) && d.handshake.sends(idRCChannels, freshFor, now)
-	if tel.health.received() && !mayBeOurs {
-		d.sticks.hearReceiver(now, tel.health.receiverLive() && !joystick, throttle)
-	}
-}
-
-// isTelemetry reports whether a message makes nothing due before its time. Each other one may.
-func isTelemetry(m message.Message) bool {
-	switch m.(type) {
-	case *common.MessageAttitude, *common.MessageGlobalPositionInt, *common.MessageVfrHud,
-		*common.MessageGpsRawInt, *common.MessageGps2Raw, *common.MessageSysStatus, *common.MessageExtendedSysState,
-		*common.MessagePositionTargetGlobalInt, *common.MessageHomePosition, *common.MessageBatteryStatus,
-		*common.MessageSystemTime, *MessageEkfStatusReport:
-		return true
-	}
-	return false
-}
-
-// flown are the releases that were flown with mavrest: from the first one of each pair on, and
-// before the second (docs/autopilots.md, "Which firmware was measured").
-var flown = map[firmware][2]firmwareVersion{
-	px4:       {1<<24 | 14<<16, 1<<24 | 19<<16},
-	copter:    {4<<24 | 4<<16, 4<<24 | 9<<16},
-	quadPlane: {4<<24 | 5<<16, 4<<24 | 7<<16},
-	plane:     {4<<24 | 5<<16, 4<<24 | 7<<16},
-}
-
-// hearTime takes the answer to a question for the vehicle's time. A report that comes now left after the question.
-func (d *drone) hearTime(h heard) {
-	if h.trip == 0 {
-		return
-	}
-	d.cmd.acks.trip = h.trip
-	d.cmd.acks.repeated = 0
-	d.machine.reports.hearProof(h.after)
+// lands reports whether the vehicle lands, as view.lands does: it is asked at each position.
+func (d *drone) lands(now time.Time) bool {
+	return d.machine.last.mode == ModeLand || d.tel.landedNow(now) == landing
 }
 
 // hearHeartbeat judges the reports that a HEARTBEAT makes. It brings an offline vehicle online. One that comes behind a
@@ -424,6 +415,71 @@ func (d *drone) takeover(why string, failsafe bool, at time.Time) {
 	d.logMode(why)
 }
 
+// hearTime takes the answer to a question for the vehicle's time. A report that comes now left after the question.
+func (d *drone) hearTime(h heard) {
+	if h.trip == 0 {
+		return
+	}
+	d.cmd.acks.trip = h.trip
+	d.cmd.acks.repeated = 0
+	d.machine.reports.hearProof(h.after)
+}
+
+// hearAck takes an ack, if it is for us.
+func (d *drone) hearAck(m *common.MessageCommandAck, now time.Time) {
+	if !d.link.addressed(m.TargetSystem, m.TargetComponent) {
+		return
+	}
+	d.cmd.acks.hear(m.Command, uint8(m.Result), now)
+	d.handshake.hearAck(now)
+	d.link.acknowledged()
+	if m.Command == common.MAV_CMD_REQUEST_MESSAGE && m.Result == common.MAV_RESULT_ACCEPTED {
+		d.machine.reports.takeAck()
+	}
+}
+
+// hearVersion takes what the autopilot is; before is the version that was known.
+func (d *drone) hearVersion(m *common.MessageAutopilotVersion, before firmwareVersion, now time.Time) {
+	d.handshake.hearAnswer(now)
+	d.params.family.hearUID(autopilotUID{m.Uid, m.Uid2})
+	span, everFlown := flown[d.firmware()]
+	v := d.tel.id.version
+	if everFlown && v != before && (v < span[0] || v >= span[1]) {
+		d.log.Warn("mavrest was never flown on this version of the firmware: see docs/autopilots.md", "version",
+			v, "flown_from", span[0], "flown_before", span[1])
+	}
+}
+
+// flown are the releases that were flown with mavrest: from the first one of each pair on, and
+// before the second (docs/autopilots.md, "Which firmware was measured").
+var flown = map[firmware][2]firmwareVersion{
+	px4:       {1<<24 | 14<<16, 1<<24 | 19<<16},
+	copter:    {4<<24 | 4<<16, 4<<24 | 9<<16},
+	quadPlane: {4<<24 | 5<<16, 4<<24 | 7<<16},
+	plane:     {4<<24 | 5<<16, 4<<24 | 7<<16},
+}
+
+// hearSysStatus takes the receiver's state from SYS_STATUS and its throttle from RC_CHANNELS. While
+// a fresh RC_CHANNELS is from before validFrom it may show our own throttle: nothing is taken then.
+func (d *drone) hearSysStatus(now time.Time) {
+	tel := &d.tel
+	throttle := uint16(math.MaxUint16)
+
+	// An unknown throttle counts as raised.
+	mayBeOurs := false
+	if tel.rc.within(freshFor, now) {
+		throttle = tel.rc.channel[2]
+		mayBeOurs = !tel.rc.at.After(d.sticks.src.validFrom)
+	}
+
+	// PX4's SYS_STATUS means any source of sticks, a ground station's joystick too. It sends RC_CHANNELS only of a
+	// transmitter.
+	joystick := d.firmware() == px4 && !tel.rc.within(othersFor, now) && d.handshake.sends(idRCChannels, freshFor, now)
+	if tel.health.received() && !mayBeOurs {
+		d.sticks.hearReceiver(now, tel.health.receiverLive() && !joystick, throttle)
+	}
+}
+
 // restarted ends and forgets what does not survive a restart of the autopilot, and begins the
 // handshake anew: the firmware may be another one now. What is kept is what telemetry.restart, machine.restart,
 // sticks.restarted and parameters.restart name, each for its own part, and that the vehicle is online.
@@ -439,6 +495,9 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.beginHandshake(now)
 	d.cmd.acks.requestMessage(idHeartbeat)
 }
+
+// restartedWhy is what ends everything at a restart.
+const restartedWhy = "the autopilot has started again"
 
 // beginHandshake begins the questions to the vehicle over, at the clock's next tick: now. What calls for them may be
 // seen in mere telemetry.
@@ -463,11 +522,6 @@ func (d *drone) settle() {
 		d.dueAt = later(d.doDue(now), now)
 	}
 	d.clock.runAt(d.dueAt)
-}
-
-// tick does what is due by time: settle does.
-func (d *drone) tick() {
-	d.change(func() {})
 }
 
 // doDue does what is due and returns when the next thing is. Its order counts: an offline vehicle's sticks end, the
@@ -515,6 +569,36 @@ func (d *drone) doDue(now time.Time) time.Time {
 		next = sooner(next, d.askDue(now))
 	}
 	return next
+}
+
+// watch looks at the manoeuvre, starts the landing whose place is reached, and returns when to look again.
+func (d *drone) watch(v view) time.Time {
+	m := d.cmd.manoeuvre
+	now := v.now
+	if m == nil || m.finished() || !d.online {
+		return time.Time{}
+	}
+
+	// What came before its acceptance proves nothing.
+	land, lost := m.watch(v.since(m.at))
+	if lost != "" {
+		if d.cmd.onWayToLand() {
+			d.notify("the landing at the place was given up: " + lost)
+		}
+		d.cmd.endManoeuvre(interrupted(m.lostAt(now), lost+"; the vehicle is in "+d.modeName()))
+	} else if land && d.cmd.idle() {
+		m.tried = now
+		d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })
+	}
+	if m.note != "" {
+		d.notify(m.request.name() + ": " + m.note)
+	}
+
+	// The drone is as high as it was told.
+	if m.done && m.request.enters(ModeTakeoff) && v.height >= lowTakeoff {
+		d.tel.ground.clear = true
+	}
+	return now.Add(watchEvery)
 }
 
 // actForSticks does what the sticks request, except a hold, which needs a plan: only doDue gets one, and begins it.
@@ -583,6 +667,118 @@ func (d *drone) poll(now time.Time) (next time.Time) {
 	return sooner(sooner(next, due), d.link.timeDue(now))
 }
 
+// warn gives the warnings that this PX4's parameters call for, each once until the autopilot
+// restarts. It waits for the handshake. A parameter that is unanswered for long has its default, and
+// an unknown version counts as old.
+func (d *drone) warn(v view) {
+	if v.firmware != px4 || !v.online || v.now.Sub(d.handshake.began) < warnAfter {
+		return
+	}
+	d.warnOnce(v.noSticks())
+	if v.typ == common.MAV_TYPE_GENERIC {
+		d.warnOnce(reason{kind: kindNotSaid})
+	}
+	if v.landsOnWing() {
+		d.warnOnce(v.about(landsOnWing, "NAV_FORCE_VT", 0))
+	}
+	if d.sticks.phase != stickOff && !d.handshake.awaits(v.now, stickParams[px4]) {
+		d.warnOnce(v.deafens())
+	}
+	if !v.movementOverrides() || d.handshake.awaits(v.now, stickOverride, overrideSpeed) {
+		return
+	}
+
+	// An undone switch lasts 12 to 48 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
+	switch baud := d.link.device.line.baud.Load(); {
+	case d.handshake.refusedLive():
+		d.warnOnce(reason{kind: switchNotLive, param: v.neverOverrides()})
+	case baud > 0 && baud < 921600:
+		d.warnOnce(reason{kind: switchUnseen, param: v.neverOverrides(), value: float64(baud)})
+	}
+}
+
+// warnOnce gives a warning that was not given since the autopilot started.
+func (d *drone) warnOnce(why reason) {
+	if d.warned.isNew(why) {
+		d.notify(why.String())
+	}
+}
+
+// warnings are those that were given already.
+type warnings []reason
+
+// isNew takes a warning, and reports whether it was not given yet.
+func (w *warnings) isNew(why reason) bool {
+	if !why.given() || slices.Contains(*w, why) {
+		return false
+	}
+	*w = append(*w, why)
+	return true
+}
+
+// logReadOnly logs once why a vehicle can be read, not commanded.
+func (d *drone) logReadOnly(v view) {
+	why := v.readOnly()
+	if !v.online || code(why) != codeUnsupported || why.Error() == d.readBecause {
+		return
+	}
+	d.readBecause = why.Error()
+	d.log.Warn("this vehicle can be read, not commanded", "because", why)
+}
+
+// logTexts logs what the autopilot said, each text once and whole.
+func (d *drone) logTexts() {
+	for _, s := range d.tel.texts.toLog {
+		d.log.Debug("statustext", "severity", common.MAV_SEVERITY(s.severity), "text", s.text)
+	}
+	d.tel.texts.toLog = nil
+}
+
+// notify logs what mavrest did by itself, and adds it to the status's messages.
+func (d *drone) notify(text string) {
+	d.log.Warn(text)
+	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), ownTexts + text, time.Now()})
+}
+
+// ownTexts is the prefix of mavrest's own messages.
+const ownTexts = "mavrest: "
+
+// logMode logs a mode that nobody asked for here.
+func (d *drone) logMode(why string) {
+	d.log.Info("mode changed", "mode", d.machine.mode, "vehicle_mode", d.modeName(), "why", why)
+}
+
+// modeName is the autopilot's own name for its mode.
+func (d *drone) modeName() string { return d.nameOf(d.machine.last.custom) }
+
+// nameOf is the autopilot's own name for one of its modes.
+func (d *drone) nameOf(custom uint32) string {
+	_, name := d.firmware().reported(custom)
+	return name
+}
+
+// withActed tells in an error whether the request may have acted, or a repeat of it would: sent says that something was
+// sent. A vehicle that was armed when it was last heard may have a pilot once the line is back.
+func (d *drone) withActed(err error, sent bool) error {
+	e, ok := err.(*commandError)
+	if !ok {
+		return err
+	}
+	told := *e
+	told.acted = sent || (e.code == codeOffline && d.machine.last.armed)
+	return &told
+}
+
+// bug is the error of a panic, whose details go to the log. sent: something may have been sent.
+func bug(log *slog.Logger, panicked any, sent bool) error {
+	log.Error("panic", "panic", panicked, "stack", string(debug.Stack()))
+	if sent {
+		return refuse(codeNoAck, "a bug in mavrest, after something was sent; its log has the details; "+
+			"read the status to see whether it happened")
+	}
+	return refuse(codeInternal, "a bug in mavrest; its log has the details; nothing was sent")
+}
+
 // able is why no command can be sent now; nil if one can.
 func (d *drone) able() error {
 	switch {
@@ -618,211 +814,6 @@ func (d *drone) linkState(now time.Time) linkState {
 		s.fault = fmt.Errorf("the autopilot is offline: no heartbeat for %.0f s", silent.Seconds())
 	}
 	return s
-}
-
-// notify logs what mavrest did by itself, and adds it to the status's messages.
-func (d *drone) notify(text string) {
-	d.log.Warn(text)
-	d.tel.texts.add(statusText{uint8(common.MAV_SEVERITY_NOTICE), ownTexts + text, time.Now()})
-}
-
-// logTexts logs what the autopilot said, each text once and whole.
-func (d *drone) logTexts() {
-	for _, s := range d.tel.texts.toLog {
-		d.log.Debug("statustext", "severity", common.MAV_SEVERITY(s.severity), "text", s.text)
-	}
-	d.tel.texts.toLog = nil
-}
-
-// warn gives the warnings that this PX4's parameters call for, each once until the autopilot
-// restarts. It waits for the handshake. A parameter that is unanswered for long has its default, and
-// an unknown version counts as old.
-func (d *drone) warn(v view) {
-	if v.firmware != px4 || !v.online || v.now.Sub(d.handshake.began) < warnAfter {
-		return
-	}
-	d.warnOnce(v.noSticks())
-	if v.typ == common.MAV_TYPE_GENERIC {
-		d.warnOnce(reason{kind: kindNotSaid})
-	}
-	if v.landsOnWing() {
-		d.warnOnce(v.about(landsOnWing, "NAV_FORCE_VT", 0))
-	}
-	if d.sticks.phase != stickOff && !d.handshake.awaits(v.now, stickParams[px4]) {
-		d.warnOnce(v.deafens())
-	}
-	if !v.movementOverrides() || d.handshake.awaits(v.now, stickOverride, overrideSpeed) {
-		return
-	}
-
-	// An undone switch lasts 12 to 48 ms (docs/autopilots.md, "PX4: moving sticks and a pilot").
-	switch baud := d.link.device.line.baud.Load(); {
-	case d.handshake.refusedLive():
-		d.warnOnce(reason{kind: switchNotLive, param: v.neverOverrides()})
-	case baud > 0 && baud < 921600:
-		d.warnOnce(reason{kind: switchUnseen, param: v.neverOverrides(), value: float64(baud)})
-	}
-}
-
-// warnings are those that were given already.
-type warnings []reason
-
-// isNew takes a warning, and reports whether it was not given yet.
-func (w *warnings) isNew(why reason) bool {
-	if !why.given() || slices.Contains(*w, why) {
-		return false
-	}
-	*w = append(*w, why)
-	return true
-}
-
-// warnOnce gives a warning that was not given since the autopilot started.
-func (d *drone) warnOnce(why reason) {
-	if d.warned.isNew(why) {
-		d.notify(why.String())
-	}
-}
-
-// logReadOnly logs once why a vehicle can be read, not commanded.
-func (d *drone) logReadOnly(v view) {
-	why := v.readOnly()
-	if !v.online || code(why) != codeUnsupported || why.Error() == d.readBecause {
-		return
-	}
-	d.readBecause = why.Error()
-	d.log.Warn("this vehicle can be read, not commanded", "because", why)
-}
-
-// logMode logs a mode that nobody asked for here.
-func (d *drone) logMode(why string) {
-	d.log.Info("mode changed", "mode", d.machine.mode, "vehicle_mode", d.modeName(), "why", why)
-}
-
-// modeName is the autopilot's own name for its mode.
-func (d *drone) modeName() string { return d.nameOf(d.machine.last.custom) }
-
-// nameOf is the autopilot's own name for one of its modes.
-func (d *drone) nameOf(custom uint32) string {
-	_, name := d.firmware().reported(custom)
-	return name
-}
-
-// view is the vehicle now. A position, velocity or landed state that is stale counts as unknown: a hold at
-// a stale position would fly back there.
-func (d *drone) view(now time.Time) view {
-	t := &d.tel
-	v := view{
-		now: now, firmware: d.firmware(), autopilot: t.id.autopilot, doubt: d.doubt(now),
-		version: t.id.version, typ: t.id.typ,
-		params: d.params.values, trip: d.cmd.acks.trip,
-		online: d.online, shownMode: d.machine.last.shownMode, critical: t.beat.critical, glitches: t.glitches(now),
-		landed: t.landedNow(now), landedAt: t.landed.at, height: t.height(now), ground: t.ground,
-		place: nowhere, heading: math.NaN(), velocity: motionless, home: t.home, target: t.target,
-	}
-	if v.firmware.ardupilot() && !d.link.gcs {
-		// FS_GCS_ENABLE
-		v.gcsFailsafe = v.param(stickParams[v.firmware], 0)
-	}
-
-	// Position and velocity come together.
-	v.placeAt = t.position.at
-	if p, m := &t.position, &t.velocity; p.within(freshFor, now) {
-		v.place = place{p.lat, p.lon, p.relative, p.amsl}
-		v.heading = p.heading
-		v.velocity = motion{m.north, m.east, m.down}
-	}
-
-	// The landed state and vtol_state are both of EXTENDED_SYS_STATE.
-	if t.landed.within(freshFor, now) {
-		v.vtol = common.MAV_VTOL_STATE(t.id.vtol)
-	}
-	return v
-}
-
-// doubt is why the vehicle is not commanded as what it calls itself (docs/design.md, "Who it is"); nil: it has
-// shown that it is that.
-func (d *drone) doubt(now time.Time) error {
-	if d.link.device.mute != nil {
-		return d.link.device.mute
-	}
-	return d.params.family.doubt(d.firmware(), d.tel.boot.at, d.online && d.handshake.answersNothing(now))
-}
-
-// situation is the vehicle and our own state now.
-func (d *drone) situation(now time.Time) situation { return d.with(d.view(now)) }
-
-// with is a view and, beside it, our own state at its time.
-func (d *drone) with(v view) situation {
-	current := d.cmd.current()
-	entersSticks := func(to *goal) bool { return to.mode.flownBySticks() }
-	leavesSticks := func(to *goal) bool { return !to.mode.flownBySticks() }
-	return situation{v, own{
-		mode: d.machine.mode,
-		busy: d.cmd.busy(),
-		entering: (current != nil && current.entersSticks()) ||
-			d.machine.claimed(v.now, entersSticks) >= 0,
-		resting: current != nil && current.endedBy == nil && current.rests,
-		leaving: d.machine.claimed(v.now, leavesSticks) >= 0,
-	}}
-}
-
-// clock runs what happens by time. It sleeps until the next thing is due, 1 s at most: the
-// watchdog wants to see it run.
-type clock struct {
-	// wake: a value makes run look at next again; it holds one
-	wake chan struct{}
-
-	// next is when something is due next; Unix nanoseconds.
-	next atomic.Int64
-
-	// beat is when tick was last called, for the watchdog; Unix nanoseconds.
-	beat atomic.Int64
-}
-
-// runAt makes run call tick at a time, at the latest.
-func (c *clock) runAt(next time.Time) {
-	if was := c.next.Swap(next.UnixNano()); next.UnixNano() < was {
-		select {
-		case c.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// run calls tick whenever it is due, until ctx is done.
-func (c *clock) run(ctx context.Context, tick func()) {
-	for {
-		select {
-		case <-time.After(min(max(time.Until(time.Unix(0, c.next.Load())), time.Millisecond), time.Second)):
-		case <-c.wake:
-			continue
-		case <-ctx.Done():
-			return
-		}
-		c.beat.Store(time.Now().UnixNano())
-		tick()
-	}
-}
-
-// mode returns the mode and the autopilot's own name for its mode, "" before the first heartbeat.
-func (d *drone) mode() (mode Mode, name string) {
-	d.locked(func() {
-		mode = d.machine.mode
-		if !d.tel.beat.at.IsZero() {
-			name = d.modeName()
-		}
-	})
-	return mode, name
-}
-
-// status is the status for a client. It is made with mu locked: the parameters, the texts and the batteries are the
-// drone's own, and go on changing.
-func (d *drone) status(client netip.Addr) (body *statusBody) {
-	d.locked(func() {
-		s := d.snapshot(time.Now())
-		body = render(&s, client)
-	})
-	return body
 }
 
 // snapshot collects what a status shows. It is of use only while mu is locked.
@@ -871,25 +862,101 @@ func (d *drone) target(now time.Time) *place {
 	return nil
 }
 
-// flying reports whether the vehicle may be in the air.
-func (d *drone) flying() (flying bool) {
-	d.locked(func() { flying = d.view(time.Now()).flying() })
-	return flying
+// situation is the vehicle and our own state now.
+func (d *drone) situation(now time.Time) situation { return d.with(d.view(now)) }
+
+// with is a view and, beside it, our own state at its time.
+func (d *drone) with(v view) situation {
+	current := d.cmd.current()
+	entersSticks := func(to *goal) bool { return to.mode.flownBySticks() }
+	leavesSticks := func(to *goal) bool { return !to.mode.flownBySticks() }
+	return situation{v, own{
+		mode: d.machine.mode,
+		busy: d.cmd.busy(),
+		entering: (current != nil && current.entersSticks()) ||
+			d.machine.claimed(v.now, entersSticks) >= 0,
+		resting: current != nil && current.endedBy == nil && current.rests,
+		leaving: d.machine.claimed(v.now, leavesSticks) >= 0,
+	}}
 }
 
-// summary is the vehicle's state in a line, for systemd.
-func (d *drone) summary() (line string) {
-	d.locked(func() { line = d.summaryLine() })
-	return line
-}
-
-func (d *drone) summaryLine() string {
-	if err := d.able(); err != nil {
-		return err.Error()
+// view is the vehicle now. A position, velocity or landed state that is stale counts as unknown: a hold at
+// a stale position would fly back there.
+func (d *drone) view(now time.Time) view {
+	t := &d.tel
+	v := view{
+		now: now, firmware: d.firmware(), autopilot: t.id.autopilot, doubt: d.doubt(now),
+		version: t.id.version, typ: t.id.typ,
+		params: d.params.values, trip: d.cmd.acks.trip,
+		online: d.online, shownMode: d.machine.last.shownMode, critical: t.beat.critical, glitches: t.glitches(now),
+		landed: t.landedNow(now), landedAt: t.landed.at, height: t.height(now), ground: t.ground,
+		place: nowhere, heading: math.NaN(), velocity: motionless, home: t.home, target: t.target,
 	}
-	id := &d.tel.id
-	autopilot := autopilotName(id.autopilot)
-	vehicle := lowerName(id.typ.String(), "MAV_TYPE_")
-	armed := armedWord[d.machine.last.armed]
-	return fmt.Sprintf("%s %s online, %s, mode %s", autopilot, vehicle, armed, d.machine.mode)
+	if v.firmware.ardupilot() && !d.link.gcs {
+		// FS_GCS_ENABLE
+		v.gcsFailsafe = v.param(stickParams[v.firmware], 0)
+	}
+
+	// Position and velocity come together.
+	v.placeAt = t.position.at
+	if p, m := &t.position, &t.velocity; p.within(freshFor, now) {
+		v.place = place{p.lat, p.lon, p.relative, p.amsl}
+		v.heading = p.heading
+		v.velocity = motion{m.north, m.east, m.down}
+	}
+
+	// The landed state and vtol_state are both of EXTENDED_SYS_STATE.
+	if t.landed.within(freshFor, now) {
+		v.vtol = common.MAV_VTOL_STATE(t.id.vtol)
+	}
+	return v
+}
+
+// doubt is why the vehicle is not commanded as what it calls itself (docs/design.md, "Who it is"); nil: it has
+// shown that it is that.
+func (d *drone) doubt(now time.Time) error {
+	if d.link.device.mute != nil {
+		return d.link.device.mute
+	}
+	return d.params.family.doubt(d.firmware(), d.tel.boot.at, d.online && d.handshake.answersNothing(now))
+}
+
+func (d *drone) firmware() firmware { return d.tel.id.firmware() }
+
+// clock runs what happens by time. It sleeps until the next thing is due, 1 s at most: the
+// watchdog wants to see it run.
+type clock struct {
+	// wake: a value makes run look at next again; it holds one
+	wake chan struct{}
+
+	// next is when something is due next; Unix nanoseconds.
+	next atomic.Int64
+
+	// beat is when tick was last called, for the watchdog; Unix nanoseconds.
+	beat atomic.Int64
+}
+
+// runAt makes run call tick at a time, at the latest.
+func (c *clock) runAt(next time.Time) {
+	if was := c.next.Swap(next.UnixNano()); next.UnixNano() < was {
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run calls tick whenever it is due, until ctx is done.
+func (c *clock) run(ctx context.Context, tick func()) {
+	for {
+		select {
+		case <-time.After(min(max(time.Until(time.Unix(0, c.next.Load())), time.Millisecond), time.Second)):
+		case <-c.wake:
+			continue
+		case <-ctx.Done():
+			return
+		}
+		c.beat.Store(time.Now().UnixNano())
+		tick()
+	}
 }

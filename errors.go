@@ -131,6 +131,25 @@ func interrupted(at time.Time, why string) *commandError {
 	return &commandError{code: codeInterrupted, text: why, interruption: &interruption{at: at}}
 }
 
+// withLag adds lateNote to an error.
+func withLag(err error, behind time.Duration) error {
+	e, ok := err.(*commandError)
+	if note := lateNote(behind); ok && note != "" {
+		full := *e
+		full.text += "; " + note
+		return &full
+	}
+	return err
+}
+
+// lateNote says how old what was known was when a command went out; "" where it was not old.
+func lateNote(behind time.Duration) string {
+	if behind < lateFrom {
+		return ""
+	}
+	return fmt.Sprintf("it was sent by reports that were %.1f s old", behind.Seconds())
+}
+
 // code is the code of a command's error; "" where it has none.
 func code(err error) errorCode {
 	var e *commandError

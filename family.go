@@ -62,12 +62,13 @@ var ownParameters = map[firmware][]string{
 	px4: {"RTL_RETURN_ALT", "NAV_DLL_ACT"}, copter: {"RTL_ALT", "RTL_ALT_M"}, planes: {"FS_GCS_ENABL", "WP_LOITER_RAD"},
 }
 
-// mates are the families that have the same parameters.
-func (f firmware) mates() firmware {
-	if f&planes != 0 {
-		return planes
+// hear takes the name of a parameter that the vehicle has sent.
+func (f *family) hear(parameter string, now time.Time) {
+	f.answers = true
+	if own := whose(parameter); own != 0 {
+		f.shown |= own
+		f.shownAt = now
 	}
-	return f
 }
 
 // whose are the families that alone have a parameter; firmwareUnknown: none has it alone.
@@ -77,15 +78,6 @@ func whose(parameter string) firmware {
 		return px4
 	}
 	return ardupilotsOwn[parameter]
-}
-
-// hear takes the name of a parameter that the vehicle has sent.
-func (f *family) hear(parameter string, now time.Time) {
-	f.answers = true
-	if own := whose(parameter); own != 0 {
-		f.shown |= own
-		f.shownAt = now
-	}
 }
 
 // heardAgain takes that the vehicle has come online. One that flies is the same one.
@@ -188,4 +180,12 @@ func (f firmware) names() string {
 		}
 	}
 	return strings.Join(list, " and ")
+}
+
+// mates are the families that have the same parameters.
+func (f firmware) mates() firmware {
+	if f&planes != 0 {
+		return planes
+	}
+	return f
 }

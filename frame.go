@@ -84,31 +84,6 @@ type header struct {
 	sum uint16
 }
 
-// echoWithin is how long a router or a radio takes at most to send our frame back.
-const echoWithin = 2 * time.Second
-
-// recent remembers what we wrote within echoWithin, however much it was: a router or a radio may send it back. Later
-// an equal frame is another program's with our ids.
-type recent struct{ sent []sentFrame }
-
-type sentFrame struct {
-	header
-	at time.Time
-}
-
-func (r *recent) add(h header, at time.Time) {
-	old := slices.IndexFunc(r.sent, func(f sentFrame) bool { return at.Sub(f.at) < echoWithin })
-	if old < 0 {
-		old = len(r.sent)
-	}
-	r.sent = append(slices.Delete(r.sent, 0, old), sentFrame{h, at})
-}
-
-// has reports whether a frame is an echo of ours.
-func (r *recent) has(h header, now time.Time) bool {
-	return slices.ContainsFunc(r.sent, func(f sentFrame) bool { return f.header == h && now.Sub(f.at) < echoWithin })
-}
-
 // maxFrame is the longest frame: MAVLink 2 with 255 bytes of payload, signed.
 const maxFrame = 10 + 255 + 2 + 13
 
@@ -206,16 +181,6 @@ func (d *deframer) arrived(kept, n int) {
 	}
 }
 
-// came is when the byte just ahead of rest came.
-func (d *deframer) came() time.Time {
-	for _, a := range d.arrivals {
-		if a.behind <= len(d.rest) {
-			return a.at
-		}
-	}
-	return d.at
-}
-
 // readDatagram reads a datagram behind what its sender's last one left.
 func (d *deframer) readDatagram(r io.Reader) error {
 	if d.buf == nil {
@@ -308,20 +273,14 @@ func (d *deframer) next() (rawFrame, bool) {
 	return rawFrame{}, false
 }
 
-// wholeFrames reports whether b is frames from its first byte to its last. The checksum of one that is not in
-// the dialect can't be checked.
-func (d *deframer) wholeFrames(b []byte) bool {
-	for len(b) > 0 {
-		f, size := d.candidate(b)
-		if f.known == nil {
-			size = claimedSize(b)
+// came is when the byte just ahead of rest came.
+func (d *deframer) came() time.Time {
+	for _, a := range d.arrivals {
+		if a.behind <= len(d.rest) {
+			return a.at
 		}
-		if size <= 0 || size > len(b) {
-			return false
-		}
-		b = b[size:]
 	}
-	return true
+	return d.at
 }
 
 // tailLength is the length of the shortest end of the datagram that is whole frames and begins with a checked
@@ -339,6 +298,22 @@ func (d *deframer) tailLength() int {
 		}
 	}
 	return d.tail
+}
+
+// wholeFrames reports whether b is frames from its first byte to its last. The checksum of one that is not in
+// the dialect can't be checked.
+func (d *deframer) wholeFrames(b []byte) bool {
+	for len(b) > 0 {
+		f, size := d.candidate(b)
+		if f.known == nil {
+			size = claimedSize(b)
+		}
+		if size <= 0 || size > len(b) {
+			return false
+		}
+		b = b[size:]
+	}
+	return true
 }
 
 // candidate reads b as a frame. The size is −1 if b does not begin with a frame, 0 if
@@ -413,38 +388,6 @@ func (d *deframer) unknown(b []byte, size int) int {
 		return -1
 	}
 	return size
-}
-
-// crcTables are of the polynomial of MAVLink's checksum (CRC-16/MCRF4XX): what a byte does to a checksum from 0 to 3
-// bytes behind it.
-var crcTables = func() (t [4][256]uint16) {
-	for i := range t[0] {
-		c := uint16(i)
-		for range 8 {
-			c = c>>1 ^ c&1*0x8408
-		}
-		t[0][i] = c
-	}
-	for k := range t[1:] {
-		for i, c := range t[k] {
-			t[k+1][i] = c>>8 ^ t[0][byte(c)]
-		}
-	}
-	return t
-}()
-
-// checksum returns the checksum of a frame; b is the frame from its length to its payload. gomavlib's goes bit by
-// bit, and took a quarter of what a frame costs.
-func checksum(b []byte, of *codec) uint16 {
-	t := &crcTables
-	sum := uint16(0xffff)
-	for ; len(b) >= 4; b = b[4:] {
-		sum = t[3][byte(sum)^b[0]] ^ t[2][byte(sum>>8)^b[1]] ^ t[1][b[2]] ^ t[0][b[3]]
-	}
-	for _, c := range b {
-		sum = sum>>8 ^ t[0][byte(sum)^c]
-	}
-	return sum>>8 ^ t[0][byte(sum)^of.CRCExtra()]
 }
 
 // decode returns the message; nil if it is not in the dialect, or a MAVLink 1 message that is too short. One that has
@@ -586,6 +529,38 @@ func (b *babble) says() error {
 	return nil
 }
 
+// quietBeat is our heartbeat to a port on which no MAVLink was heard yet, and its header: whoever is there may take it
+// for what is typed. So it is one whose every byte is quiet, the number and the checksum too.
+func quietBeat(s *sender) ([]byte, header) {
+	beat := heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)
+	beat.SystemStatus = minimal.MAV_STATE_UNINIT
+	for {
+		b, h := s.encode(beat)
+		if !slices.ContainsFunc(b, func(c byte) bool { return !isQuiet(c) }) {
+			return b, h
+		}
+	}
+}
+
+// quietSystem is the system id of a quiet heartbeat: no other one is quiet for certain.
+const quietSystem = 1
+
+// isQuiet reports whether a flight controller's command line takes a byte for nothing: it is no letter, no sign and no
+// control character that such a line knows (docs/autopilots.md, "INAV and Betaflight").
+func isQuiet(c byte) bool { return c >= 0x80 || slices.Contains(quietLow, c) }
+
+// quietLow are the bytes below 0x80 that a heartbeat can't do without.
+var quietLow = []byte{0, 1, 3, 8, 9, 18}
+
+func heartbeat(typ minimal.MAV_TYPE) *minimal.MessageHeartbeat {
+	return &minimal.MessageHeartbeat{
+		Type:           typ,
+		Autopilot:      minimal.MAV_AUTOPILOT_INVALID,
+		SystemStatus:   minimal.MAV_STATE_ACTIVE,
+		MavlinkVersion: 3,
+	}
+}
+
 // sender encodes messages of one system and component, with a sequence of its own.
 // Only one goroutine may use it.
 type sender struct {
@@ -620,37 +595,88 @@ func (s *sender) encode(m message.Message) ([]byte, header) {
 	return binary.LittleEndian.AppendUint16(b, h.sum), h
 }
 
-// quietLow are the bytes below 0x80 that a heartbeat can't do without.
-var quietLow = []byte{0, 1, 3, 8, 9, 18}
+// checksum returns the checksum of a frame; b is the frame from its length to its payload. gomavlib's goes bit by
+// bit, and took a quarter of what a frame costs.
+func checksum(b []byte, of *codec) uint16 {
+	t := &crcTables
+	sum := uint16(0xffff)
+	for ; len(b) >= 4; b = b[4:] {
+		sum = t[3][byte(sum)^b[0]] ^ t[2][byte(sum>>8)^b[1]] ^ t[1][b[2]] ^ t[0][b[3]]
+	}
+	for _, c := range b {
+		sum = sum>>8 ^ t[0][byte(sum)^c]
+	}
+	return sum>>8 ^ t[0][byte(sum)^of.CRCExtra()]
+}
 
-// isQuiet reports whether a flight controller's command line takes a byte for nothing: it is no letter, no sign and no
-// control character that such a line knows (docs/autopilots.md, "INAV and Betaflight").
-func isQuiet(c byte) bool { return c >= 0x80 || slices.Contains(quietLow, c) }
-
-// quietBeat is our heartbeat to a port on which no MAVLink was heard yet, and its header: whoever is there may take it
-// for what is typed. So it is one whose every byte is quiet, the number and the checksum too.
-func quietBeat(s *sender) ([]byte, header) {
-	beat := heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER)
-	beat.SystemStatus = minimal.MAV_STATE_UNINIT
-	for {
-		b, h := s.encode(beat)
-		if !slices.ContainsFunc(b, func(c byte) bool { return !isQuiet(c) }) {
-			return b, h
+// crcTables are of the polynomial of MAVLink's checksum (CRC-16/MCRF4XX): what a byte does to a checksum from 0 to 3
+// bytes behind it.
+var crcTables = func() (t [4][256]uint16) {
+	for i := range t[0] {
+		c := uint16(i)
+		for range 8 {
+			c = c>>1 ^ c&1*0x8408
+		}
+		t[0][i] = c
+	}
+	for k := range t[1:] {
+		for i, c := range t[k] {
+			t[k+1][i] = c>>8 ^ t[0][byte(c)]
 		}
 	}
+	return t
+}()
+
+// echoWithin is how long a router or a radio takes at most to send our frame back.
+const echoWithin = 2 * time.Second
+
+// recent remembers what we wrote within echoWithin, however much it was: a router or a radio may send it back. Later
+// an equal frame is another program's with our ids.
+type recent struct{ sent []sentFrame }
+
+type sentFrame struct {
+	header
+	at time.Time
 }
 
-// quietSystem is the system id of a quiet heartbeat: no other one is quiet for certain.
-const quietSystem = 1
-
-func heartbeat(typ minimal.MAV_TYPE) *minimal.MessageHeartbeat {
-	return &minimal.MessageHeartbeat{
-		Type:           typ,
-		Autopilot:      minimal.MAV_AUTOPILOT_INVALID,
-		SystemStatus:   minimal.MAV_STATE_ACTIVE,
-		MavlinkVersion: 3,
+func (r *recent) add(h header, at time.Time) {
+	old := slices.IndexFunc(r.sent, func(f sentFrame) bool { return at.Sub(f.at) < echoWithin })
+	if old < 0 {
+		old = len(r.sent)
 	}
+	r.sent = append(slices.Delete(r.sent, 0, old), sentFrame{h, at})
 }
+
+// has reports whether a frame is an echo of ours.
+func (r *recent) has(h header, now time.Time) bool {
+	return slices.ContainsFunc(r.sent, func(f sentFrame) bool { return f.header == h && now.Sub(f.at) < echoWithin })
+}
+
+// codecOf returns the codec of a message; nil if it is not in the dialect.
+func codecOf(id uint32) *codec {
+	if id >= uint32(len(codecs)) {
+		return nil
+	}
+	return codecs[id]
+}
+
+// codec reads and writes a message of the dialect.
+type codec struct {
+	*message.ReadWriter
+
+	// sizeV1: of a MAVLink 1 payload
+	sizeV1 int
+}
+
+// codecs are the dialect's by the message's id; a larger id than the table has panics at the start. Each frame
+// of the line is looked up here.
+var codecs = func() (table [512]*codec) {
+	for _, m := range dialectRW.Dialect.Messages {
+		rw := dialectRW.GetMessage(m.GetID())
+		table[m.GetID()] = &codec{rw, len(rw.Write(m, false).Payload)}
+	}
+	return table
+}()
 
 // dialectRW holds only the messages that mavrest uses. All of common would cost half a
 // megabyte in the binary and 4 MB of memory.
@@ -683,32 +709,6 @@ var dialectRW = newDialect(
 	&MessageEkfStatusReport{},
 	&MessageRadio{},
 )
-
-// codec reads and writes a message of the dialect.
-type codec struct {
-	*message.ReadWriter
-
-	// sizeV1: of a MAVLink 1 payload
-	sizeV1 int
-}
-
-// codecs are the dialect's by the message's id; a larger id than the table has panics at the start. Each frame
-// of the line is looked up here.
-var codecs = func() (table [512]*codec) {
-	for _, m := range dialectRW.Dialect.Messages {
-		rw := dialectRW.GetMessage(m.GetID())
-		table[m.GetID()] = &codec{rw, len(rw.Write(m, false).Payload)}
-	}
-	return table
-}()
-
-// codecOf returns the codec of a message; nil if it is not in the dialect.
-func codecOf(id uint32) *codec {
-	if id >= uint32(len(codecs)) {
-		return nil
-	}
-	return codecs[id]
-}
 
 // MessageEkfStatusReport is EKF_STATUS_REPORT of ArduPilot's dialect. The whole dialect
 // would cost 130 KB in the binary.

@@ -174,73 +174,6 @@ func (h *handshake) countMessage(id uint32, now time.Time) {
 	}
 }
 
-// hasHeard reports whether a stream's message has come since the questions began.
-func (h *handshake) hasHeard(id uint32) bool {
-	return slices.ContainsFunc(h.streams, func(s stream) bool { return s.id == id && !s.heard.IsZero() })
-}
-
-// sends reports whether the vehicle took the request for a stream so long ago: where its message is missing since,
-// there is nothing to send.
-func (h *handshake) sends(id uint32, long time.Duration, now time.Time) bool {
-	i := slices.IndexFunc(h.streams, func(s stream) bool { return s.id == id })
-	return i >= 0 && !h.streams[i].denied && !h.streams[i].answeredAt.IsZero() &&
-		now.Sub(h.streams[i].answeredAt) >= long
-}
-
-// lacks records that a message had to be requested because its stream did not bring it in time.
-func (h *handshake) lacks(id uint32) {
-	for i := range h.streams {
-		h.streams[i].slow = h.streams[i].slow || h.streams[i].id == id
-	}
-}
-
-// The vehicle answers nothing if so many kinds of question went unanswered for so long. Then it is asked each
-// seldomEvery only: where one wire is connected it will never answer.
-const (
-	silentKinds = 5
-	silentFor   = 10 * time.Second
-)
-
-// answersNothing reports whether the vehicle answers nothing that is sent, as where only one wire is connected.
-func (h *handshake) answersNothing(now time.Time) bool {
-	return h.answeredFrom.IsZero() && len(h.kinds) >= silentKinds && now.Sub(h.began) >= silentFor
-}
-
-// hearAnswer takes that the vehicle has answered a question or a command.
-func (h *handshake) hearAnswer(now time.Time) {
-	if h.answeredFrom.IsZero() {
-		h.answeredFrom = now
-	}
-}
-
-// hearAck takes that the vehicle has acknowledged something.
-func (h *handshake) hearAck(now time.Time) {
-	h.hearAnswer(now)
-	h.answered = true
-}
-
-// answersFor is for how long the vehicle has answered; 0 if it has not.
-func (h *handshake) answersFor(now time.Time) time.Duration {
-	if h.answeredFrom.IsZero() {
-		return 0
-	}
-	return now.Sub(h.answeredFrom)
-}
-
-// request requests a message.
-func (h *handshake) request(id uint32) {
-	h.kinds[questionKind{message: id}] = true
-	h.params.acks.requestMessage(id)
-}
-
-// awaits reports whether the answer to all names of a parameter may still come.
-func (h *handshake) awaits(now time.Time, names ...string) bool {
-	return !slices.ContainsFunc(names, h.params.known) && now.Sub(h.began) < defaultAfter
-}
-
-// refusedLive reports whether the vehicle has refused to send live reports.
-func (h *handshake) refusedLive() bool { return len(h.streams) > 0 && h.streams[0].denied }
-
 // tick sends the requests that are due, and returns when it is to be called next.
 func (h *handshake) tick(now time.Time) (next time.Time) {
 	if !now.Before(h.roundDue(now)) {
@@ -262,27 +195,6 @@ func (h *handshake) roundDue(now time.Time) time.Time {
 	}
 	return later(due, seldom)
 }
-
-// askTarget requests the vehicle's target if that is due, and returns when it is due next.
-func (h *handshake) askTarget(now time.Time) (next time.Time) {
-	every := targetEvery
-	if !h.params.tel.target.received() && now.Sub(h.began) >= eagerFor {
-		every = seldomEvery
-	}
-	if next = h.targetAsked.Add(every); now.Before(next) {
-		return next
-	}
-	h.params.acks.requestMessage(idTarget)
-	h.targetAsked = now
-	return now.Add(every)
-}
-
-// targetChanges makes the target due at once: the vehicle may fly elsewhere now.
-func (h *handshake) targetChanges() { h.targetAsked = time.Time{} }
-
-// lacksAfter is after how many requests that were not answered, though others were, a firmware counts as
-// without a parameter: it is not asked for any more. A line that loses nine of ten frames does not lose so many.
-const lacksAfter = 40
 
 // askRound requests home, the version and the parameters that are not known yet, and NAV_DLL_ACT again every 5 s.
 func (h *handshake) askRound(now time.Time) {
@@ -324,20 +236,19 @@ func (h *handshake) askRound(now time.Time) {
 	}
 }
 
-// due reports whether the stream is to be requested. Every 5 s it judges whether another program
-// has slowed it.
-func (s *stream) due(now time.Time) bool {
-	if took := now.Sub(s.since); took >= streamLost {
-		s.slow = s.slow || float64(s.count) < float64(s.least)*took.Seconds()
-		s.since = now
-		s.count = 0
-	}
-	lost := streamLost
-	if s.id == idCurrentMode {
-		lost = liveLost
-	}
-	again := now.Sub(s.asked) >= s.gap && (s.slow || now.Sub(s.heard) >= lost)
-	return !s.denied && (s.answeredAt.IsZero() || again)
+// lacksAfter is after how many requests that were not answered, though others were, a firmware counts as
+// without a parameter: it is not asked for any more. A line that loses nine of ten frames does not lose so many.
+const lacksAfter = 40
+
+// request requests a message.
+func (h *handshake) request(id uint32) {
+	h.kinds[questionKind{message: id}] = true
+	h.params.acks.requestMessage(id)
+}
+
+// hasHeard reports whether a stream's message has come since the questions began.
+func (h *handshake) hasHeard(id uint32) bool {
+	return slices.ContainsFunc(h.streams, func(s stream) bool { return s.id == id && !s.heard.IsZero() })
 }
 
 // tickStreams requests one stream at a time, because an ack does not say which stream it is
@@ -387,6 +298,95 @@ func (h *handshake) tickStreams(now time.Time) (next time.Time) {
 	return now.Add(a.copyGap())
 }
 
+// due reports whether the stream is to be requested. Every 5 s it judges whether another program
+// has slowed it.
+func (s *stream) due(now time.Time) bool {
+	if took := now.Sub(s.since); took >= streamLost {
+		s.slow = s.slow || float64(s.count) < float64(s.least)*took.Seconds()
+		s.since = now
+		s.count = 0
+	}
+	lost := streamLost
+	if s.id == idCurrentMode {
+		lost = liveLost
+	}
+	again := now.Sub(s.asked) >= s.gap && (s.slow || now.Sub(s.heard) >= lost)
+	return !s.denied && (s.answeredAt.IsZero() || again)
+}
+
+// askTarget requests the vehicle's target if that is due, and returns when it is due next.
+func (h *handshake) askTarget(now time.Time) (next time.Time) {
+	every := targetEvery
+	if !h.params.tel.target.received() && now.Sub(h.began) >= eagerFor {
+		every = seldomEvery
+	}
+	if next = h.targetAsked.Add(every); now.Before(next) {
+		return next
+	}
+	h.params.acks.requestMessage(idTarget)
+	h.targetAsked = now
+	return now.Add(every)
+}
+
+// targetChanges makes the target due at once: the vehicle may fly elsewhere now.
+func (h *handshake) targetChanges() { h.targetAsked = time.Time{} }
+
+// sends reports whether the vehicle took the request for a stream so long ago: where its message is missing since,
+// there is nothing to send.
+func (h *handshake) sends(id uint32, long time.Duration, now time.Time) bool {
+	i := slices.IndexFunc(h.streams, func(s stream) bool { return s.id == id })
+	return i >= 0 && !h.streams[i].denied && !h.streams[i].answeredAt.IsZero() &&
+		now.Sub(h.streams[i].answeredAt) >= long
+}
+
+// lacks records that a message had to be requested because its stream did not bring it in time.
+func (h *handshake) lacks(id uint32) {
+	for i := range h.streams {
+		h.streams[i].slow = h.streams[i].slow || h.streams[i].id == id
+	}
+}
+
+// The vehicle answers nothing if so many kinds of question went unanswered for so long. Then it is asked each
+// seldomEvery only: where one wire is connected it will never answer.
+const (
+	silentKinds = 5
+	silentFor   = 10 * time.Second
+)
+
+// answersNothing reports whether the vehicle answers nothing that is sent, as where only one wire is connected.
+func (h *handshake) answersNothing(now time.Time) bool {
+	return h.answeredFrom.IsZero() && len(h.kinds) >= silentKinds && now.Sub(h.began) >= silentFor
+}
+
+// answersFor is for how long the vehicle has answered; 0 if it has not.
+func (h *handshake) answersFor(now time.Time) time.Duration {
+	if h.answeredFrom.IsZero() {
+		return 0
+	}
+	return now.Sub(h.answeredFrom)
+}
+
+// hearAck takes that the vehicle has acknowledged something.
+func (h *handshake) hearAck(now time.Time) {
+	h.hearAnswer(now)
+	h.answered = true
+}
+
+// hearAnswer takes that the vehicle has answered a question or a command.
+func (h *handshake) hearAnswer(now time.Time) {
+	if h.answeredFrom.IsZero() {
+		h.answeredFrom = now
+	}
+}
+
+// awaits reports whether the answer to all names of a parameter may still come.
+func (h *handshake) awaits(now time.Time, names ...string) bool {
+	return !slices.ContainsFunc(names, h.params.known) && now.Sub(h.began) < defaultAfter
+}
+
+// refusedLive reports whether the vehicle has refused to send live reports.
+func (h *handshake) refusedLive() bool { return len(h.streams) > 0 && h.streams[0].denied }
+
 // parameters are the autopilot's parameters that our rules need.
 type parameters struct {
 	tel  *telemetry
@@ -402,8 +402,49 @@ type parameters struct {
 	family family
 }
 
-// wingParameters are what PX4's planes and VTOLs are asked too: the radii of their circles, and how a VTOL lands.
-var wingParameters = [][]string{{"NAV_LOITER_RAD"}, {"RTL_LOITER_RAD"}, {"NAV_FORCE_VT"}}
+// hear takes a PARAM_VALUE, and reports whether it is one of ours. PX4 puts an integer's bits into the float. A
+// value that is not finite is none: the parameter stays unknown.
+func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool) {
+	v := float64(m.ParamValue)
+	f := p.tel.id.firmware()
+	p.family.hear(m.ParamId, now)
+	if !slices.Contains(slices.Concat(p.tel.id.parameterNames()...), m.ParamId) {
+		return false
+	}
+	if f == px4 && m.ParamType != common.MAV_PARAM_TYPE_REAL32 {
+		v = float64(int32(math.Float32bits(m.ParamValue)))
+	}
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return true
+	}
+	p.values[m.ParamId] = v
+	if m.ParamId == "NAV_DLL_ACT" {
+		p.stationAt = now
+	}
+	return true
+}
+
+func (p *parameters) request(name string) {
+	p.acks.link.send(&common.MessageParamRequestRead{
+		TargetSystem: p.tel.id.system, TargetComponent: autopilotID, ParamId: name, ParamIndex: -1,
+	})
+}
+
+func (p *parameters) known(name string) bool {
+	_, known := p.values[name]
+	return known
+}
+
+// restart forgets the parameters, and what their names show of the family. When the next NAV_DLL_ACT is due stays.
+func (p *parameters) restart() {
+	clear(p.values)
+	*p = parameters{tel: p.tel, acks: p.acks, values: p.values, stationAt: p.stationAt}
+}
+
+// groundStation is the system id that ArduPilot takes sticks from; 255 if unknown.
+func (p *parameters) groundStation() byte {
+	return byte(cmp.Or(int(p.values["SYSID_MYGCS"]), int(p.values["MAV_GCS_SYSID"]), 255))
+}
 
 // parameterNames names the parameters that a vehicle is asked for.
 func (i identity) parameterNames() [][]string {
@@ -448,46 +489,5 @@ var familyParameters = map[firmware][][]string{
 	},
 }
 
-func (p *parameters) request(name string) {
-	p.acks.link.send(&common.MessageParamRequestRead{
-		TargetSystem: p.tel.id.system, TargetComponent: autopilotID, ParamId: name, ParamIndex: -1,
-	})
-}
-
-func (p *parameters) known(name string) bool {
-	_, known := p.values[name]
-	return known
-}
-
-// restart forgets the parameters, and what their names show of the family. When the next NAV_DLL_ACT is due stays.
-func (p *parameters) restart() {
-	clear(p.values)
-	*p = parameters{tel: p.tel, acks: p.acks, values: p.values, stationAt: p.stationAt}
-}
-
-// hear takes a PARAM_VALUE, and reports whether it is one of ours. PX4 puts an integer's bits into the float. A
-// value that is not finite is none: the parameter stays unknown.
-func (p *parameters) hear(m *common.MessageParamValue, now time.Time) (ours bool) {
-	v := float64(m.ParamValue)
-	f := p.tel.id.firmware()
-	p.family.hear(m.ParamId, now)
-	if !slices.Contains(slices.Concat(p.tel.id.parameterNames()...), m.ParamId) {
-		return false
-	}
-	if f == px4 && m.ParamType != common.MAV_PARAM_TYPE_REAL32 {
-		v = float64(int32(math.Float32bits(m.ParamValue)))
-	}
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return true
-	}
-	p.values[m.ParamId] = v
-	if m.ParamId == "NAV_DLL_ACT" {
-		p.stationAt = now
-	}
-	return true
-}
-
-// groundStation is the system id that ArduPilot takes sticks from; 255 if unknown.
-func (p *parameters) groundStation() byte {
-	return byte(cmp.Or(int(p.values["SYSID_MYGCS"]), int(p.values["MAV_GCS_SYSID"]), 255))
-}
+// wingParameters are what PX4's planes and VTOLs are asked too: the radii of their circles, and how a VTOL lands.
+var wingParameters = [][]string{{"NAV_LOITER_RAD"}, {"RTL_LOITER_RAD"}, {"NAV_FORCE_VT"}}

@@ -27,7 +27,7 @@ func TestTheMutexIsLockedByWhatItsNameSays(t *testing.T) {
 			"d.change(func() { d.hearMessage(h) })", "d.hearMessage(h)"},
 		"mode is called with the mutex locked, and locks it": {"carry.go", "	if d.cmd.manoeuvre != m ||",
 			"	d.mode()\n	if d.cmd.manoeuvre != m ||"},
-		"watch makes a waiter": {"carry.go",
+		"watch makes a waiter": {"drone.go",
 			"d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })", "d.landThere(waiter{}, m)"},
 		"commander keeps a waiter": {"task.go", "	acks *acks\n",
 			"	acks *acks\n	w waiter\n"},

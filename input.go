@@ -2,9 +2,20 @@ package main
 
 import (
 	"cmp"
+	"math"
 	"net/netip"
 	"time"
 )
+
+// stickInput is a POST input: roll, pitch and yaw from −1 to 1, throttle from 0 to 1 or nil.
+type stickInput struct {
+	roll, pitch, yaw float64
+	throttle         *float64
+	timeout          time.Duration
+
+	// from: the client
+	from netip.Addr
+}
 
 // input takes the client's sticks, which go out when the change ends. It returns the mode that they act in.
 func (d *drone) input(in stickInput) (mode Mode, err error) {
@@ -18,16 +29,6 @@ func (d *drone) input(in stickInput) (mode Mode, err error) {
 		err = d.withActed(err, false)
 	})
 	return mode, err
-}
-
-// flyer is the client who flies by sticks, even if it is silent for a moment; invalid if none does.
-func (d *drone) flyer() (client netip.Addr) {
-	d.locked(func() {
-		if d.machine.mode.flownBySticks() && !d.sticks.taken {
-			client = d.sticks.client.from
-		}
-	})
-	return client
 }
 
 // takeInput makes a client's sticks those that are sent, and returns the mode that they act in.
@@ -45,6 +46,15 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	// The client is back: what waits to be commanded in its place is not any more.
 	d.cmd.endUnasked()
 	return v.mode, nil
+}
+
+// axes are the sticks in MANUAL_CONTROL's units; z is the throttle if none was given.
+func (in stickInput) axes(z int16) axes {
+	scaled := func(v float64) int16 { return int16(math.Round(v * 1000)) }
+	if in.throttle != nil {
+		z = scaled(*in.throttle)
+	}
+	return axes{x: scaled(in.pitch), y: scaled(in.roll), r: scaled(in.yaw), z: z}
 }
 
 // inputRefused is why a client's sticks are not taken, of a vehicle that can be commanded: the first row that is so
@@ -103,4 +113,14 @@ func (s whenSaid) String() string { return s() }
 // it, twice a second.
 func (d *drone) receiverDeadline() time.Time {
 	return d.sticks.src.validFrom.Add(showWithin + d.cmd.acks.trip)
+}
+
+// flyer is the client who flies by sticks, even if it is silent for a moment; invalid if none does.
+func (d *drone) flyer() (client netip.Addr) {
+	d.locked(func() {
+		if d.machine.mode.flownBySticks() && !d.sticks.taken {
+			client = d.sticks.client.from
+		}
+	})
+	return client
 }

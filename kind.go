@@ -35,57 +35,6 @@ const (
 // kindNames are the kinds in the API. A kind that is not known has none.
 var kindNames = [...]string{kindUnknown: "", hovering: "hover", onWing: "wing", driving: "wheels", onlyRead: ""}
 
-func (v view) airframe() airframe { return airframeOf(v.firmware, v.typ) }
-
-// px4Drives is the first PX4 whose rovers were driven (docs/autopilots.md, "PX4: on wheels").
-const px4Drives = firmwareVersion(1<<24 | 17<<16)
-
-// kind is the one question: how does the vehicle move now? A transition to the wing counts as the wing: nothing
-// stands still in it.
-func (v view) kind() kind {
-	if v.isStranger() {
-		return onlyRead
-	}
-	switch v.airframe() {
-	case multicopter:
-		return hovering
-	case fixedWing:
-		return onWing
-	case rover:
-		if v.version >= px4Drives {
-			return driving
-		}
-
-		// Until it has reported its version too.
-		return onlyRead
-	case vtol:
-		switch v.vtol {
-		case common.MAV_VTOL_STATE_FW, common.MAV_VTOL_STATE_TRANSITION_TO_FW:
-			return onWing
-		case common.MAV_VTOL_STATE_MC, common.MAV_VTOL_STATE_TRANSITION_TO_MC:
-			return hovering
-		}
-		return kindUnknown
-	}
-	return onlyRead
-}
-
-// stickKind is the kind whose meaning the sticks have. A QuadPlane hovers in each stick mode that is set here.
-func (v view) stickKind() kind {
-	if v.firmware == quadPlane {
-		return hovering
-	}
-	return v.kind()
-}
-
-func (v view) onWing() bool { return v.kind() == onWing }
-
-// drives reports whether it is on wheels: half a throttle stands, and an armed vehicle calls itself in the air.
-func (v view) drives() bool { return v.airframe() == rover }
-
-// isStranger reports whether the vehicle has shown that it is not what it calls itself.
-func (v view) isStranger() bool { return v.doubt != nil && code(v.doubt) == codeUnsupported }
-
 // readOnly is why the vehicle can be read, not commanded; nil if it can be commanded.
 func (v view) readOnly() error {
 	switch {
@@ -120,9 +69,168 @@ func (v view) isForeign() bool {
 	return (!known && v.firmware == firmwareUnknown) || v.isStranger()
 }
 
+// kind is the one question: how does the vehicle move now? A transition to the wing counts as the wing: nothing
+// stands still in it.
+func (v view) kind() kind {
+	if v.isStranger() {
+		return onlyRead
+	}
+	switch v.airframe() {
+	case multicopter:
+		return hovering
+	case fixedWing:
+		return onWing
+	case rover:
+		if v.version >= px4Drives {
+			return driving
+		}
+
+		// Until it has reported its version too.
+		return onlyRead
+	case vtol:
+		switch v.vtol {
+		case common.MAV_VTOL_STATE_FW, common.MAV_VTOL_STATE_TRANSITION_TO_FW:
+			return onWing
+		case common.MAV_VTOL_STATE_MC, common.MAV_VTOL_STATE_TRANSITION_TO_MC:
+			return hovering
+		}
+		return kindUnknown
+	}
+	return onlyRead
+}
+
+// px4Drives is the first PX4 whose rovers were driven (docs/autopilots.md, "PX4: on wheels").
+const px4Drives = firmwareVersion(1<<24 | 17<<16)
+
+// isStranger reports whether the vehicle has shown that it is not what it calls itself.
+func (v view) isStranger() bool { return v.doubt != nil && code(v.doubt) == codeUnsupported }
+
+// stickKind is the kind whose meaning the sticks have. A QuadPlane hovers in each stick mode that is set here.
+func (v view) stickKind() kind {
+	if v.firmware == quadPlane {
+		return hovering
+	}
+	return v.kind()
+}
+
 // mayDisarm reports whether a disarming drops nothing: the vehicle does not say that it is in the air. An
 // unknown landed state is the autopilot's to judge.
 func (v view) mayDisarm() bool { return !v.armed || !v.landed.inAir() || v.drives() }
+
+// canEnter reports whether the vehicle's kind has a mode that stands for one of ours.
+func (v view) canEnter(mode Mode) bool {
+	custom, exists := entered[v.firmware][mode]
+	return exists && slices.ContainsFunc(ownModes[v.firmware], func(row autopilotMode) bool {
+		return row.custom == custom && row.on&v.airframe() != 0
+	})
+}
+
+// mustClimb reports whether nothing lifts a vehicle in the air: it has landed almost, holds or flies by itself. A
+// takeoff lifts it, and who flies it by sticks off the ground may.
+func (v view) mustClimb(aim *aim) bool {
+	byPilot := v.shown().flownBySticks() && !v.ground.assumed
+	lifted := v.takesOff(aim) || v.shown() == ModeTakeoff || byPilot
+	placed := !math.IsNaN(v.place.lat) && (v.firmware != px4 || !math.IsNaN(v.place.amsl))
+	return placed && v.flying() && !lifted && (v.landed == inAir || v.lands())
+}
+
+// isClear reports whether the drone is so far from the ground that it may fly to a place. Where its height above
+// the ground is not known, being in the air is enough. What drives never leaves it.
+func (v view) isClear() bool {
+	away := v.landed != onGround && !v.lands()
+	return v.drives() || (away && (v.ground.clear || v.leftUnknownGround()))
+}
+
+// lands reports whether the vehicle lands: the ground may be just below it, however high it is above that of its
+// takeoff.
+func (v view) lands() bool { return v.shown() == ModeLand || v.landed == landing }
+
+// leftGround reports whether the drone has left the ground: some vehicles call themselves in the air while their
+// propellers speed up.
+func (v view) leftGround() bool {
+	return v.landed.inAir() && !v.drives() && (v.ground.left || v.leftUnknownGround())
+}
+
+// leftUnknownGround reports whether the drone is in the air, where its height above the ground is not known. While it
+// says that it takes off it may still stand.
+func (v view) leftUnknownGround() bool { return math.IsNaN(v.height) && v.landed != takingOff }
+
+// knowsGround reports whether the vehicle says where it is, and it is known whether it has left the ground.
+func (v view) knowsGround() bool {
+	return v.landed != 0 && !(v.landed == takingOff && math.IsNaN(v.height))
+}
+
+// clearWithin is how long a step that flies to a place may wait until the drone is clear of the ground.
+func (v view) clearWithin() time.Duration {
+	// A helicopter's rotor takes longer to come up to speed.
+	if v.typ == common.MAV_TYPE_HELICOPTER {
+		return 30 * time.Second
+	}
+	return 10 * time.Second
+}
+
+// climbTo is where a vehicle climbs to before it flies to a place: straight up, a little higher than where it is clear
+// of the ground. On its wing it circles there.
+func (v view) climbTo() place {
+	up := v.clearAt() + atHeight
+	if v.onWing() {
+		up = v.clearAt() + wingHeight
+	}
+	to := v.place
+	to.altitude += up
+	to.amsl += up
+	return to
+}
+
+// How near a vehicle's height must be to one in metres to be there. On a wing TECS keeps a height less exactly than a
+// hover.
+const (
+	atHeight   = 1.0
+	wingHeight = 5.0
+)
+
+// clearAt is the height above the ground in metres where the drone is clear of it.
+func (v view) clearAt() float64 {
+	// On its wing a vehicle banks, and the wing is long.
+	if v.onWing() {
+		return 10
+	}
+	return 2
+}
+
+// holdHere is where a hold holds: here. On its wing a vehicle circles, so it holds at the height of a takeoff that
+// is under way, and never lower than where it is clear of the ground.
+func (v view) holdHere(aim *aim) place {
+	here := v.place
+	up := 0.0
+	if v.onWing() && v.height < v.clearAt() {
+		up = v.clearAt() - v.height
+	}
+	if v.onWing() && v.takesOff(aim) {
+		climb := aim.amsl - here.amsl
+		if math.IsNaN(climb) {
+			climb = aim.altitude - here.altitude
+		}
+		if climb > up {
+			up = climb
+		}
+	}
+	here.altitude = here.altitude + up
+	here.amsl = here.amsl + up
+	return here
+}
+
+// takesOff reports whether a takeoff that was commanded here is under way, maybe still on the ground. A takeoff's
+// aim has only a height.
+func (v view) takesOff(aim *aim) bool { return aim != nil && !aim.reached && math.IsNaN(aim.lat) }
+
+// homeCircle is circle round home after a return.
+func (v view) homeCircle() float64 {
+	if v.firmware == px4 {
+		return cmp.Or(math.Abs(v.param("RTL_LOITER_RAD", 0)), 80)
+	}
+	return v.circle()
+}
 
 // circle is the radius in metres of the circle that the vehicle flies round a place (an autopilot's is negative
 // where it circles to the left); 0: it stands still there.
@@ -137,14 +245,6 @@ func (v view) circle() float64 {
 
 	// ArduPlane's default
 	return cmp.Or(math.Abs(v.param("WP_LOITER_RAD", 0)), 60)
-}
-
-// homeCircle is circle round home after a return.
-func (v view) homeCircle() float64 {
-	if v.firmware == px4 {
-		return cmp.Or(math.Abs(v.param("RTL_LOITER_RAD", 0)), 80)
-	}
-	return v.circle()
 }
 
 // returnAltitude is the height in metres above home to which a return climbs first; NaN if it is not known, or if
@@ -174,32 +274,6 @@ func (v view) returnAltitude() float64 {
 	return altitude
 }
 
-// takesOff reports whether a takeoff that was commanded here is under way, maybe still on the ground. A takeoff's
-// aim has only a height.
-func (v view) takesOff(aim *aim) bool { return aim != nil && !aim.reached && math.IsNaN(aim.lat) }
-
-// holdHere is where a hold holds: here. On its wing a vehicle circles, so it holds at the height of a takeoff that
-// is under way, and never lower than where it is clear of the ground.
-func (v view) holdHere(aim *aim) place {
-	here := v.place
-	up := 0.0
-	if v.onWing() && v.height < v.clearAt() {
-		up = v.clearAt() - v.height
-	}
-	if v.onWing() && v.takesOff(aim) {
-		climb := aim.amsl - here.amsl
-		if math.IsNaN(climb) {
-			climb = aim.altitude - here.altitude
-		}
-		if climb > up {
-			up = climb
-		}
-	}
-	here.altitude = here.altitude + up
-	here.amsl = here.amsl + up
-	return here
-}
-
 // landsOnWing reports whether a VTOL that is told to land on its wing touches the ground so, as a plane does: PX4
 // takes it to hover first, as it does for a return, unless NAV_FORCE_VT is 0.
 func (v view) landsOnWing() bool {
@@ -215,83 +289,9 @@ func (v view) onWingNot(what, without string) error {
 	return refuse(codeUnsupported, "%s; %s", what, without)
 }
 
-// canEnter reports whether the vehicle's kind has a mode that stands for one of ours.
-func (v view) canEnter(mode Mode) bool {
-	custom, exists := entered[v.firmware][mode]
-	return exists && slices.ContainsFunc(ownModes[v.firmware], func(row autopilotMode) bool {
-		return row.custom == custom && row.on&v.airframe() != 0
-	})
-}
+func (v view) onWing() bool { return v.kind() == onWing }
 
-// leftGround reports whether the drone has left the ground: some vehicles call themselves in the air while their
-// propellers speed up.
-func (v view) leftGround() bool {
-	return v.landed.inAir() && !v.drives() && (v.ground.left || v.leftUnknownGround())
-}
+// drives reports whether it is on wheels: half a throttle stands, and an armed vehicle calls itself in the air.
+func (v view) drives() bool { return v.airframe() == rover }
 
-// leftUnknownGround reports whether the drone is in the air, where its height above the ground is not known. While it
-// says that it takes off it may still stand.
-func (v view) leftUnknownGround() bool { return math.IsNaN(v.height) && v.landed != takingOff }
-
-// knowsGround reports whether the vehicle says where it is, and it is known whether it has left the ground.
-func (v view) knowsGround() bool {
-	return v.landed != 0 && !(v.landed == takingOff && math.IsNaN(v.height))
-}
-
-// isClear reports whether the drone is so far from the ground that it may fly to a place. Where its height above
-// the ground is not known, being in the air is enough. What drives never leaves it.
-func (v view) isClear() bool {
-	away := v.landed != onGround && !v.lands()
-	return v.drives() || (away && (v.ground.clear || v.leftUnknownGround()))
-}
-
-// clearWithin is how long a step that flies to a place may wait until the drone is clear of the ground.
-func (v view) clearWithin() time.Duration {
-	// A helicopter's rotor takes longer to come up to speed.
-	if v.typ == common.MAV_TYPE_HELICOPTER {
-		return 30 * time.Second
-	}
-	return 10 * time.Second
-}
-
-// lands reports whether the vehicle lands: the ground may be just below it, however high it is above that of its
-// takeoff.
-func (v view) lands() bool { return v.shown() == ModeLand || v.landed == landing }
-
-// mustClimb reports whether nothing lifts a vehicle in the air: it has landed almost, holds or flies by itself. A
-// takeoff lifts it, and who flies it by sticks off the ground may.
-func (v view) mustClimb(aim *aim) bool {
-	byPilot := v.shown().flownBySticks() && !v.ground.assumed
-	lifted := v.takesOff(aim) || v.shown() == ModeTakeoff || byPilot
-	placed := !math.IsNaN(v.place.lat) && (v.firmware != px4 || !math.IsNaN(v.place.amsl))
-	return placed && v.flying() && !lifted && (v.landed == inAir || v.lands())
-}
-
-// How near a vehicle's height must be to one in metres to be there. On a wing TECS keeps a height less exactly than a
-// hover.
-const (
-	atHeight   = 1.0
-	wingHeight = 5.0
-)
-
-// climbTo is where a vehicle climbs to before it flies to a place: straight up, a little higher than where it is clear
-// of the ground. On its wing it circles there.
-func (v view) climbTo() place {
-	up := v.clearAt() + atHeight
-	if v.onWing() {
-		up = v.clearAt() + wingHeight
-	}
-	to := v.place
-	to.altitude += up
-	to.amsl += up
-	return to
-}
-
-// clearAt is the height above the ground in metres where the drone is clear of it.
-func (v view) clearAt() float64 {
-	// On its wing a vehicle banks, and the wing is long.
-	if v.onWing() {
-		return 10
-	}
-	return 2
-}
+func (v view) airframe() airframe { return airframeOf(v.firmware, v.typ) }

@@ -143,53 +143,6 @@ type timeQuestions struct {
 	since      time.Time
 }
 
-// question is the question of a moment.
-func (q *timeQuestions) question(now time.Time) *common.MessageTimesync {
-	if q.base == 0 {
-		q.base = 1 + rand.Int64N(1<<61)
-		q.began = now
-	}
-	return &common.MessageTimesync{Ts1: q.base + now.Sub(q.began).Nanoseconds()}
-}
-
-// sent records that the question of a moment goes out.
-func (q *timeQuestions) sent(now time.Time) {
-	if q.unanswered == 0 {
-		q.since = now
-	}
-	q.unanswered++
-	q.asked = now
-}
-
-// answer returns when the question went out that a message answers; ok is false where it answers none of ours.
-func (q *timeQuestions) answer(m *common.MessageTimesync) (asked time.Time, ok bool) {
-	since := time.Duration(m.Ts1 - q.base)
-	if m.Tc1 == 0 || q.base == 0 || since < 0 || since > q.asked.Sub(q.began) {
-		return time.Time{}, false
-	}
-	q.unanswered = 0
-	return q.began.Add(since), true
-}
-
-// silent reports whether the vehicle does not answer. trip is the longest round trip.
-func (q *timeQuestions) silent(trip time.Duration, now time.Time) bool {
-	return q.unanswered >= timeUnanswered && now.Sub(q.since) >= timeLate+2*trip
-}
-
-// askDue reports whether the time is to be asked for now. waits: a step waits for the answer.
-func (l *lineLag) askDue(waits bool, now time.Time) bool {
-	switch {
-	case l.silent(now):
-		return now.Sub(l.questions.asked) >= timeSilent
-	case waits:
-		return true
-	}
-	return now.Sub(l.questions.asked) >= timeEvery
-}
-
-// silent reports whether the vehicle answers no question for the time: nothing can be proven.
-func (l *lineLag) silent(now time.Time) bool { return l.questions.silent(l.longest, now) }
-
 // leaving is when a message left the vehicle.
 type leaving struct {
 	// left is about when. On a sound line it is when the message came, up to lineJitter later. Where the vehicle's
@@ -254,23 +207,6 @@ func (l *lineLag) hear(m message.Message, ordered bool, now time.Time) leaving {
 	return d
 }
 
-// tells reports whether the boot clock tells how far the line is behind: it counts, and has not ended.
-func (l *lineLag) tells() bool { return l.runs && l.unclocked < clockGone }
-
-// leftAt is about when a message left that comes now.
-func (l *lineLag) leftAt(now time.Time) time.Time {
-	since := now.Sub(l.at)
-	switch {
-	case !l.tells():
-		return now
-	case since > clockGap:
-		return l.at.Add(clockGap - l.behind)
-	case l.behind < lineJitter:
-		return now
-	}
-	return now.Add(-l.behind)
-}
-
 // hearClock takes a boot clock.
 func (l *lineLag) hearClock(ms uint32, now time.Time) {
 	step := clockStep(l.ms, ms)
@@ -291,6 +227,14 @@ func (l *lineLag) hearClock(ms uint32, now time.Time) {
 	l.unclocked = 0
 	l.bound(now.Sub(l.origin)-l.ran, took)
 	l.judge(now)
+}
+
+// restart begins the measuring anew with a clock.
+func (l *lineLag) restart(ms uint32, now time.Time) {
+	*l = lineLag{
+		questions: l.questions, proves: l.proves, left: l.left, longest: l.longest, longestAt: l.longestAt,
+		shortest: l.shortest, origin: now, ms: ms, at: now, heard: now, proofFrom: now, quickestFrom: now,
+	}
 }
 
 // bound takes when the newest clock came, less what it showed, and how long after the one before.
@@ -342,12 +286,31 @@ func (l *lineLag) judge(now time.Time) {
 	l.proofRan = l.ran
 }
 
-// restart begins the measuring anew with a clock.
-func (l *lineLag) restart(ms uint32, now time.Time) {
-	*l = lineLag{
-		questions: l.questions, proves: l.proves, left: l.left, longest: l.longest, longestAt: l.longestAt,
-		shortest: l.shortest, origin: now, ms: ms, at: now, heard: now, proofFrom: now, quickestFrom: now,
+// leftAt is about when a message left that comes now.
+func (l *lineLag) leftAt(now time.Time) time.Time {
+	since := now.Sub(l.at)
+	switch {
+	case !l.tells():
+		return now
+	case since > clockGap:
+		return l.at.Add(clockGap - l.behind)
+	case l.behind < lineJitter:
+		return now
 	}
+	return now.Add(-l.behind)
+}
+
+// tells reports whether the boot clock tells how far the line is behind: it counts, and has not ended.
+func (l *lineLag) tells() bool { return l.runs && l.unclocked < clockGone }
+
+// answer returns when the question went out that a message answers; ok is false where it answers none of ours.
+func (q *timeQuestions) answer(m *common.MessageTimesync) (asked time.Time, ok bool) {
+	since := time.Duration(m.Ts1 - q.base)
+	if m.Tc1 == 0 || q.base == 0 || since < 0 || since > q.asked.Sub(q.began) {
+		return time.Time{}, false
+	}
+	q.unanswered = 0
+	return q.began.Add(since), true
 }
 
 // measured takes a round trip.
@@ -364,6 +327,43 @@ func (l *lineLag) trip(now time.Time) time.Duration {
 		return 0
 	}
 	return l.longest
+}
+
+// askDue reports whether the time is to be asked for now. waits: a step waits for the answer.
+func (l *lineLag) askDue(waits bool, now time.Time) bool {
+	switch {
+	case l.silent(now):
+		return now.Sub(l.questions.asked) >= timeSilent
+	case waits:
+		return true
+	}
+	return now.Sub(l.questions.asked) >= timeEvery
+}
+
+// silent reports whether the vehicle answers no question for the time: nothing can be proven.
+func (l *lineLag) silent(now time.Time) bool { return l.questions.silent(l.longest, now) }
+
+// silent reports whether the vehicle does not answer. trip is the longest round trip.
+func (q *timeQuestions) silent(trip time.Duration, now time.Time) bool {
+	return q.unanswered >= timeUnanswered && now.Sub(q.since) >= timeLate+2*trip
+}
+
+// question is the question of a moment.
+func (q *timeQuestions) question(now time.Time) *common.MessageTimesync {
+	if q.base == 0 {
+		q.base = 1 + rand.Int64N(1<<61)
+		q.began = now
+	}
+	return &common.MessageTimesync{Ts1: q.base + now.Sub(q.began).Nanoseconds()}
+}
+
+// sent records that the question of a moment goes out.
+func (q *timeQuestions) sent(now time.Time) {
+	if q.unanswered == 0 {
+		q.since = now
+	}
+	q.unanswered++
+	q.asked = now
 }
 
 // now is how far the line is behind; known is false if no clock tells.

@@ -106,18 +106,6 @@ func newManoeuvre(r request, p plan) *manoeuvre {
 	return m
 }
 
-func (m *manoeuvre) finished() bool { return m.done || m.why != nil }
-
-// finish ends it; a nil why says that it is complete.
-func (m *manoeuvre) finish(why error) {
-	if m.finished() {
-		return
-	}
-	m.done = why == nil
-	m.why = why
-	close(m.over)
-}
-
 // watch judges the manoeuvre by what the vehicle shows. land means that the second leg of a
 // landing is due; lost is why the manoeuvre is to be abandoned, "" if it is not.
 func (m *manoeuvre) watch(v view) (land bool, lost string) {
@@ -167,28 +155,6 @@ func (m *manoeuvre) targetEnded(v view) bool {
 	return lasts(&m.gone, gone, v.at) >= targetGone
 }
 
-// lasts is how long a condition has been true at now, −1 if it is false. since remembers when it
-// became true; it is zero while the condition is false.
-func lasts(since *time.Time, is bool, now time.Time) time.Duration {
-	if !is {
-		*since = time.Time{}
-		return -1
-	}
-	if since.IsZero() {
-		*since = now
-	}
-	return now.Sub(*since)
-}
-
-// lostAt is the time of the interruption, for a manoeuvre that is abandoned now. A target that was strange
-// from the start is the autopilot's answer to the plan: then it is the time of the acceptance.
-func (m *manoeuvre) lostAt(now time.Time) time.Time {
-	if !m.strange.IsZero() && m.strange.Sub(m.at) < targetSoon {
-		return m.at
-	}
-	return now
-}
-
 // arrived reports whether the second leg of a landing is due: over the place, or near it for
 // nearFor, and not tried a moment ago.
 func (m *manoeuvre) arrived(v view) bool {
@@ -235,16 +201,6 @@ func (m *manoeuvre) complete(v view) bool {
 	return m.atRest(v)
 }
 
-// atRest reports whether the vehicle is disarmed and stands. What drives may roll on. What flew is shown on the ground:
-// it may have started again in flight, and its clock, which says so, comes before its landed state.
-func (m *manoeuvre) atRest(v view) bool {
-	stands := v.landed == onGround || !v.landedAt.After(m.at)
-	if v.drives() {
-		stands = v.groundSpeed() < still
-	}
-	return !v.armed && stands
-}
-
 // circling reports whether a vehicle on its wing has circled a place for wingStays: it is as near as it ever gets,
 // and its own target is that place. Without the target a place that is near by chance would count at once.
 func (m *manoeuvre) circling(v view, at place, radius float64) bool {
@@ -257,6 +213,16 @@ func (m *manoeuvre) circling(v view, at place, radius float64) bool {
 		math.Abs(v.place.amsl-at.amsl) <= wingHeight
 
 	return lasts(&m.circles, aims && near, v.now) >= wingStays
+}
+
+// atRest reports whether the vehicle is disarmed and stands. What drives may roll on. What flew is shown on the ground:
+// it may have started again in flight, and its clock, which says so, comes before its landed state.
+func (m *manoeuvre) atRest(v view) bool {
+	stands := v.landed == onGround || !v.landedAt.After(m.at)
+	if v.drives() {
+		stands = v.groundSpeed() < still
+	}
+	return !v.armed && stands
 }
 
 // homeMoved says how far home has moved since a height above it was commanded, and how high above home the vehicle
@@ -283,6 +249,31 @@ func (m *manoeuvre) maybeElsewhere(v view) string {
 	return "the autopilot reported a GPS glitch: it may be elsewhere than it says"
 }
 
+// lostAt is the time of the interruption, for a manoeuvre that is abandoned now. A target that was strange
+// from the start is the autopilot's answer to the plan: then it is the time of the acceptance.
+func (m *manoeuvre) lostAt(now time.Time) time.Time {
+	if !m.strange.IsZero() && m.strange.Sub(m.at) < targetSoon {
+		return m.at
+	}
+	return now
+}
+
+// notDone is the answer to a wait that is over before its manoeuvre is. unseen is why its
+// progress is unknown; nil if it is known.
+func (m *manoeuvre) notDone(v view, waited time.Duration, unseen error) error {
+	what := m.request.name()
+	seconds := math.Round(waited.Seconds()*100) / 100
+	if unseen != nil {
+		return refuse(codeNotDone, "%s was accepted; whether it is complete after %.3g s is not known, because %s",
+			what, seconds, unseen)
+	}
+	if !m.stands.IsZero() && v.placeAt.Sub(m.stands) >= standsFor {
+		return refuse(codeNotDone, "%s was accepted, but not complete after %.3g s: the vehicle stands %s; "+
+			"another program may have paused it: set hold, and send it again", what, seconds, m.short(v))
+	}
+	return refuse(codeNotDone, "%s was accepted and is under way, but not complete after %.3g s", what, seconds)
+}
+
 // short says how far the vehicle is from where it is to fly to; "" if it is there, or that is not known.
 func (m *manoeuvre) short(v view) string {
 	t := m.plan.destination
@@ -296,6 +287,27 @@ func (m *manoeuvre) short(v view) string {
 		return fmt.Sprintf("%.1f m from its height", math.Abs(below))
 	}
 	return ""
+}
+
+// aim is nil where the manoeuvre has no destination, has been ended, or is complete and the vehicle is at another
+// height now: somebody else changed that. Once it is reached its height counts from the present one, since home may
+// move.
+func (m *manoeuvre) aim(v view) *aim {
+	if m.why != nil || m.plan.destination == nil {
+		return nil
+	}
+	to := *m.plan.destination
+	if m.done {
+		below := m.below(v)
+
+		// NaN is not there.
+		if !(math.Abs(below) <= m.heightSlack(v)) {
+			return nil
+		}
+		to.altitude = v.place.altitude + below
+		to.amsl = v.place.amsl + below
+	}
+	return &aim{to, m.done}
 }
 
 // below is how far the vehicle is below the target's height. It compares metres above the sea if
@@ -327,39 +339,27 @@ func (m *manoeuvre) heightSlack(v view) float64 {
 	return atHeight
 }
 
-// aim is nil where the manoeuvre has no destination, has been ended, or is complete and the vehicle is at another
-// height now: somebody else changed that. Once it is reached its height counts from the present one, since home may
-// move.
-func (m *manoeuvre) aim(v view) *aim {
-	if m.why != nil || m.plan.destination == nil {
-		return nil
+// lasts is how long a condition has been true at now, −1 if it is false. since remembers when it
+// became true; it is zero while the condition is false.
+func lasts(since *time.Time, is bool, now time.Time) time.Duration {
+	if !is {
+		*since = time.Time{}
+		return -1
 	}
-	to := *m.plan.destination
-	if m.done {
-		below := m.below(v)
-
-		// NaN is not there.
-		if !(math.Abs(below) <= m.heightSlack(v)) {
-			return nil
-		}
-		to.altitude = v.place.altitude + below
-		to.amsl = v.place.amsl + below
+	if since.IsZero() {
+		*since = now
 	}
-	return &aim{to, m.done}
+	return now.Sub(*since)
 }
 
-// notDone is the answer to a wait that is over before its manoeuvre is. unseen is why its
-// progress is unknown; nil if it is known.
-func (m *manoeuvre) notDone(v view, waited time.Duration, unseen error) error {
-	what := m.request.name()
-	seconds := math.Round(waited.Seconds()*100) / 100
-	if unseen != nil {
-		return refuse(codeNotDone, "%s was accepted; whether it is complete after %.3g s is not known, because %s",
-			what, seconds, unseen)
+// finish ends it; a nil why says that it is complete.
+func (m *manoeuvre) finish(why error) {
+	if m.finished() {
+		return
 	}
-	if !m.stands.IsZero() && v.placeAt.Sub(m.stands) >= standsFor {
-		return refuse(codeNotDone, "%s was accepted, but not complete after %.3g s: the vehicle stands %s; "+
-			"another program may have paused it: set hold, and send it again", what, seconds, m.short(v))
-	}
-	return refuse(codeNotDone, "%s was accepted and is under way, but not complete after %.3g s", what, seconds)
+	m.done = why == nil
+	m.why = why
+	close(m.over)
 }
+
+func (m *manoeuvre) finished() bool { return m.done || m.why != nil }

@@ -232,51 +232,6 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// mostLogged is how many kinds of failure an outage logs.
-const mostLogged = 8
-
-// fail takes what is wrong with the port, and returns it in words. It stays until a frame comes.
-func (l *link) fail(err error) error {
-	said := fmt.Errorf("-device %s: %w", l.device.name, openFault(l.device.name, err))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fault = said
-	hung := errors.Is(err, errWriteHung)
-
-	// Frames may come all the while: it is still the same failure.
-	if !hung || l.hung == nil {
-		l.logFailureLocked(said)
-	}
-	if hung {
-		l.hung = said
-	}
-	return said
-}
-
-// mended takes that the port is open: what kept it from opening is over.
-func (l *link) mended(unopened error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.fault == unopened {
-		l.fault = nil
-	}
-}
-
-// logFailureLocked logs a failure once until a frame comes.
-func (l *link) logFailureLocked(err error) {
-	if len(l.logged) < mostLogged && !slices.Contains(l.logged, err.Error()) {
-		l.logged = append(l.logged, err.Error())
-		l.log.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
-	}
-}
-
-// acknowledged takes that the vehicle has acknowledged something: what is written arrives.
-func (l *link) acknowledged() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.hung = nil
-}
-
 // serve reads and writes a port until it fails or ctx is done, and closes it. It
 // reports whether a valid frame came.
 func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
@@ -346,201 +301,6 @@ func (l *link) watchName(ctx context.Context, p namedPort) error {
 	}
 }
 
-var errQueueFull = errors.New("the queue to the port is full")
-
-// send queues a message with our own ids. It never waits.
-func (l *link) send(m message.Message) error { return l.sendAs(0, 0, m) }
-
-// sendAs queues a message with the ids that it is to be sent with; zero ids are ours.
-func (l *link) sendAs(system, component byte, m message.Message) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.enqueueLocked(outgoing{system, component, m, time.Now(), l.address.at})
-}
-
-// enqueueLocked queues what is to be sent. It never waits.
-func (l *link) enqueueLocked(o outgoing) error {
-	if l.writer == nil {
-		return errors.New("the port is not open")
-	}
-	select {
-	case l.writer.queue <- o:
-		return nil
-	default:
-		return errQueueFull
-	}
-}
-
-// pad queues padding, if bytes may be lost on this device.
-func (l *link) pad() {
-	if l.device.lossy {
-		l.send(nil)
-	}
-}
-
-// setSticks makes o the sticks that are written next; nil clears them.
-func (l *link) setSticks(o *outgoing) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if o != nil {
-		l.stickSystem = cmp.Or(o.system, l.stickSystem)
-	}
-	if l.writer == nil {
-		return
-	}
-	select {
-	case <-l.writer.sticks:
-	default:
-	}
-	if o != nil {
-		sticks := *o
-		sticks.to = l.address.at
-		l.writer.sticks <- sticks
-	}
-}
-
-// systemLocked returns our system id, which is the vehicle's.
-func (l *link) systemLocked() byte { return cmp.Or(l.vehicle, l.only, 1) }
-
-// addressed reports whether an ack is for us. A target of 0 may be for us: not every
-// autopilot fills it in.
-func (l *link) addressed(system, component byte) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return (system == 0 || system == l.systemLocked()) && (component == 0 || component == componentID)
-}
-
-// logNoise logs how much noise came since its last line, at most once in noiseEvery.
-func (l *link) logNoise(now time.Time) {
-	if n := l.device.line.noise.Load(); n != l.noise.logged && !now.Before(l.noise.next) {
-		l.log.Warn("bytes that are not MAVLink", "device", l.device.port(), "since_last", n-l.noise.logged, "total", n)
-		l.noise.logged = n
-		l.noise.next = now.Add(noiseEvery)
-	}
-}
-
-// linkState is a snapshot of the link for the status.
-type linkState struct {
-	device                       string
-	baud                         int
-	received, lost, errors, sent uint64
-
-	// fault is what is wrong with the port or its bytes, or what is heard instead of the vehicle.
-	fault error
-
-	// lag is how far the line is behind; lagKnown is false where nothing tells.
-	lag      time.Duration
-	lagKnown bool
-
-	// silentAboutTime: the vehicle answers no question for its time
-	silentAboutTime bool
-
-	// keyless, lossy: the vehicle's frames are signed, and mavrest has no key (-sign); the line is a serial one
-	keyless, lossy bool
-}
-
-// lacksKey reports whether the vehicle ignores what mavrest sends because it is not signed.
-func (s linkState) lacksKey() bool { return s.keyless && s.silentAboutTime }
-
-// signedWords is what to do about a vehicle that signs, where there is no key.
-const signedWords = "its frames are signed, and it ignores what is not: start mavrest with -sign and a file with the " +
-	"vehicle's key (docs/install.md, Signing)"
-
-func (l *link) state() linkState {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	lag, lagKnown := l.lag.now(now)
-	errors := l.device.line.noise.Load()
-	if l.signing != nil {
-		errors += l.signing.refused
-	}
-	return linkState{
-		lag: lag, lagKnown: lagKnown, silentAboutTime: l.lag.silent(now),
-		device: l.device.port(), keyless: l.signed && l.signing == nil, lossy: l.device.lossy,
-		baud:     int(l.device.line.baud.Load()),
-		fault:    cmp.Or(l.fault, l.hung, l.signing.fault(now), l.missingLocked(now), l.damagedLocked(now)),
-		received: l.received.Load(), lost: l.lost.Load(), errors: errors, sent: l.sent.Load(),
-	}
-}
-
-// unanswered is what to say of a vehicle that answers nothing. readOnly: it has not shown what it is, or is never
-// commanded.
-func (s linkState) unanswered(readOnly bool) error {
-	do := "check that the router or the bridge passes on to the autopilot what mavrest sends"
-	if s.keyless {
-		do = signedWords
-	} else if s.lossy {
-		do = "check the wire from the board's TX to the autopilot's RX, and that its port is not half duplex"
-	}
-	so := "commands go out all the same"
-	if readOnly {
-		so = "it can be read, not commanded"
-	}
-	return fmt.Errorf("this vehicle is heard, and answers nothing that mavrest sends: %s; %s", so, do)
-}
-
-// lateFrom is how far behind the line is from when on the status says so.
-const lateFrom = time.Second
-
-// late says that what the status shows is old, or that nothing proves how old it is; nil if neither is so. answers says
-// that the vehicle answers other questions.
-func (s linkState) late(answers bool) error {
-	switch {
-	case s.lagKnown && s.lag >= lateFrom:
-		return fmt.Errorf("the line from the autopilot is %.1f s behind: all that is shown is that old; send fewer "+
-			"streams on it, set a faster baud rate, or bring the radio nearer", s.lag.Seconds())
-	case s.lacksKey():
-		return errors.New("this vehicle does not answer any more: " + signedWords)
-	case s.silentAboutTime && answers:
-		return errors.New("this autopilot answers no TIMESYNC: how old its reports are can't be proven; check that " +
-			"the router or the bridge passes TIMESYNC on in both directions")
-	}
-	return nil
-}
-
-// missingLocked says that MAVLink comes and the vehicle does not, and what is heard instead; nil where it is heard, or
-// may be soon.
-func (l *link) missingLocked(now time.Time) error {
-	other := slices.IndexFunc(l.autopilots[:], func(at time.Time) bool { return now.Sub(at) < neighbourFor })
-	beats := !l.beatAt.IsZero() && now.Sub(l.beatAt) < offlineAfter
-	switch {
-	case l.vehicle == 0 && other >= 0:
-		return fmt.Errorf("system %d is heard on this line, but -system %d was asked for; start mavrest with "+
-			"-system %d", other, l.only, other)
-	case !beats && l.address.scattered(now):
-		return fmt.Errorf("each datagram of system %d comes from another address, the last one from %s: nothing can "+
-			"be sent to it; give its sender, a bridge or a script, one port that it keeps", l.vehicle, l.address.last())
-	case l.framesFrom.IsZero(), now.Sub(l.framesFrom) < offlineAfter, now.Sub(l.frameAt) >= offlineAfter:
-		// It may come yet, or nothing comes.
-		return nil
-	case beats:
-		return nil
-	}
-	words := l.others.words(l.systemLocked(), now)
-	if words == "" {
-		words = "no heartbeat of anybody"
-	}
-	if l.vehicle != 0 {
-		return fmt.Errorf("MAVLink is heard, but not the autopilot, system %d, for %.0f s: %s",
-			l.vehicle, now.Sub(l.beatAt).Seconds(), words)
-	} else if l.only != 0 {
-		return fmt.Errorf("MAVLink is heard, but not system %d, which -system asks for: %s", l.only, words)
-	}
-	return fmt.Errorf("MAVLink is heard, but no autopilot: %s; check that the autopilot is on, and sends MAVLink "+
-		"on this line", words)
-}
-
-// damagedLocked says that a network brings bytes that are no frames; nil where it brings few. Nothing on a network
-// damages bytes on their way: whoever puts them there does.
-func (l *link) damagedLocked(now time.Time) error {
-	if !l.damage.lasts(now) {
-		return nil
-	}
-	return errors.New("frames come damaged, which a network does not do, but the bridge at its other end: set it to " +
-		"raw, not telnet, and without software flow control (XON/XOFF); else check its own serial line")
-}
-
 type reader struct {
 	link *link
 	port port
@@ -595,6 +355,28 @@ func (r *reader) read() error {
 	return r.silent(now)
 }
 
+// hasReadSince reports whether all that had come by a moment was read, and handled. Where the port is away nothing is.
+func (l *link) hasReadSince(at time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.writer == nil || !l.writer.port.emptyAt().Before(at)
+}
+
+// hearChecked takes that a frame with the right checksum came.
+func (r *reader) hearChecked(now time.Time) {
+	l := r.link
+	if !r.hadFrame {
+		heard := []any{"device", l.device.port()}
+		if baud := l.device.line.baud.Load(); baud != 0 {
+			heard = append(heard, "baud", baud)
+		}
+		l.log.Info("MAVLink heard", heard...)
+	}
+	r.hadFrame = true
+	r.silentFrom = now
+	l.received.Add(1)
+}
+
 // takes reports whether a frame counts: with -sign only what is signed with its key. MAVLink came in any case.
 func (r *reader) takes(f rawFrame, now time.Time) bool {
 	l := r.link
@@ -623,57 +405,6 @@ func (l *link) greetLocked(to netip.AddrPort, now time.Time) {
 
 	// What can't be sent is due again in a second.
 	l.enqueueLocked(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER), to: to})
-}
-
-// hearChecked takes that a frame with the right checksum came.
-func (r *reader) hearChecked(now time.Time) {
-	l := r.link
-	if !r.hadFrame {
-		heard := []any{"device", l.device.port()}
-		if baud := l.device.line.baud.Load(); baud != 0 {
-			heard = append(heard, "baud", baud)
-		}
-		l.log.Info("MAVLink heard", heard...)
-	}
-	r.hadFrame = true
-	r.silentFrom = now
-	l.received.Add(1)
-}
-
-// hearNoise takes what the last read brought beside frames.
-func (r *reader) hearNoise(now time.Time) {
-	l := r.link
-	n := r.in.errors
-	r.in.errors = 0
-	l.device.line.noise.Add(n)
-	l.logNoise(now)
-	if n == 0 || l.device.lossy {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	// Strangers may send anything.
-	if r.in.from == l.address.at {
-		l.damage.add(n, now)
-	}
-}
-
-// silent is called when no valid frame came for silentAfter. A port that is searched fails, and is searched again.
-func (r *reader) silent(now time.Time) error {
-	if r.link.device.searches {
-		return errSilent
-	}
-	r.link.mu.Lock()
-	r.link.logFailureLocked(errSilent)
-	r.link.mu.Unlock()
-	r.silentFrom = now
-	if p, ok := r.port.(interface{ wake() error }); ok {
-		if err := p.wake(); err != nil {
-			return err
-		}
-	}
-	return r.port.SetReadDeadline(now.Add(silentAfter))
 }
 
 // handle hands on the vehicle's messages, and another program's sticks for the vehicle.
@@ -732,84 +463,6 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	}
 }
 
-// sayStranger says that another program has our ids.
-func (l *link) sayStranger(f rawFrame) {
-	l.tell.notice(fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each "+
-		"takes the other's acks for its own; give that program another component id (MAVROS: component_id, "+
-		"MAVSDK: its Configuration, pymavlink: source_component), or, if it is a second mavrest, stop one of them",
-		f.system, f.component))
-}
-
-// hearOwn hands on a message of the vehicle. Its age counts from when its last byte came, also where a broken frame hid
-// it until now.
-func (r *reader) hearOwn(f rawFrame, m message.Message, now time.Time) {
-	l := r.link
-	ordered := r.order.hear(f.seq, now)
-	l.mu.Lock()
-	left := l.lag.hear(m, ordered, f.came)
-	l.mu.Unlock()
-	l.tell.message(heard{at: now, msg: m, leaving: left, ordered: ordered, system: f.system})
-}
-
-// askTime asks the vehicle for its time, if that is due. waits: a step waits for the answer.
-func (l *link) askTime(waits bool, now time.Time) {
-	l.mu.Lock()
-	due := l.lag.askDue(waits, now)
-	question := l.lag.questions.question(now)
-	l.mu.Unlock()
-	if !due || l.send(question) != nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lag.questions.sent(now)
-}
-
-// measured takes a round trip that an ack has shown.
-func (l *link) measured(trip time.Duration, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lag.measured(trip, now)
-}
-
-// answersTime reports whether the vehicle answers questions for its time.
-func (l *link) answersTime(now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.lag.proves.IsZero() && !l.lag.silent(now)
-}
-
-// hasFallen reports whether the line has fallen behind. Then the landing over a place waits, and so does each copy that
-// is not blind.
-func (l *link) hasFallen() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lag.fallen() >= fallenBy
-}
-
-// timeDue is when the vehicle is to be asked for its time next, if no step waits for it.
-func (l *link) timeDue(now time.Time) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	every := timeEvery
-	if l.lag.silent(now) {
-		every = timeSilent
-	}
-	if due := l.lag.questions.asked.Add(every); due.After(now) {
-		return due
-	}
-
-	// It could not be sent.
-	return now.Add(timeEvery)
-}
-
-// hasReadSince reports whether all that had come by a moment was read, and handled. Where the port is away nothing is.
-func (l *link) hasReadSince(at time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.writer == nil || !l.writer.port.emptyAt().Before(at)
-}
-
 // handleUnchecked takes a frame whose message is not in the dialect: its checksum can't be checked, so it may be
 // noise. It only fills its place among the vehicle's frames.
 func (r *reader) handleUnchecked(f rawFrame, now time.Time) {
@@ -822,29 +475,57 @@ func (r *reader) handleUnchecked(f rawFrame, now time.Time) {
 	}
 }
 
-// countNumber counts the vehicle's lost frames by a frame's number, and reports whether the frame came before.
-func (r *reader) countNumber(h header, now time.Time) (repeated bool) {
-	lost, repeated := r.numbers.hear(h, now)
-	r.link.lost.Add(uint64(lost))
-	return repeated
-}
-
-// hearFrameLocked records that a frame came: the port is not at fault.
-func (l *link) hearFrameLocked(now time.Time) {
-	l.fault = nil
-	l.logged = nil
-	if l.framesFrom.IsZero() {
-		l.framesFrom = now
-	}
-	l.frameAt = now
-}
-
-// hearOther takes a frame that is not the vehicle's.
-func (l *link) hearOther(f rawFrame, now time.Time) {
+// takesNewKind reports whether a vehicle of a kind that MAVLink does not have yet is the one that is shown: while no
+// vehicle of a known kind is heard. It is never commanded.
+func (l *link) takesNewKind(system byte, b *minimal.MessageHeartbeat, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hearFrameLocked(now)
-	l.others.hear(f, now)
+	switch {
+	case !isNewKind(b):
+		return false
+	case l.vehicle != 0:
+		return l.vehicle == system && !hasName(l.vehicleType)
+	}
+	other := slices.ContainsFunc(l.autopilots[:], func(at time.Time) bool { return now.Sub(at) < neighbourFor })
+	return !other && l.others.isTilted(system, now)
+}
+
+// hearAutopilot handles an autopilot's heartbeat. Without -system the first autopilot is the vehicle.
+func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now time.Time) {
+	l := r.link
+	l.mu.Lock()
+
+	// One of a kind that is known takes the place of one that is not.
+	replaces := l.vehicle != 0 && !hasName(l.vehicleType) && isVehicle(b) && system != l.vehicle
+	found := (l.vehicle == 0 || replaces) && (l.only == 0 || l.only == system)
+	if found {
+		l.vehicle = system
+		l.address = vehicleAddress{at: r.in.from}
+		r.numbers = sequence{}
+		r.order = order{}
+	}
+	if system == l.vehicle {
+		l.vehicleType = b.Type
+	}
+	vehicle := l.vehicle
+
+	// One heartbeat of a second vehicle may be a damaged frame.
+	again := now.Sub(l.autopilots[system]) < neighbourFor
+	second := vehicle != system && l.only == 0 && again && !l.secondReported
+	l.autopilots[system] = now
+	l.secondReported = l.secondReported || second
+	l.mu.Unlock()
+	if found && replaces {
+		l.tell.replaced(now, func() {})
+	}
+	if found {
+		l.log.Info("vehicle found", "system", system, "autopilot", b.Autopilot, "type", b.Type)
+	}
+	if second {
+		l.tell.notice(fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies "+
+			"system %d, which it heard first; start mavrest with -system %d or -system %d to choose",
+			system, vehicle, vehicle, system))
+	}
 }
 
 // atItsAddress reports whether a frame with the vehicle's ids came from the vehicle's address. It follows the
@@ -908,6 +589,32 @@ func (l *link) askWho(system byte, to netip.AddrPort) {
 	}
 }
 
+// countNumber counts the vehicle's lost frames by a frame's number, and reports whether the frame came before.
+func (r *reader) countNumber(h header, now time.Time) (repeated bool) {
+	lost, repeated := r.numbers.hear(h, now)
+	r.link.lost.Add(uint64(lost))
+	return repeated
+}
+
+// sayStranger says that another program has our ids.
+func (l *link) sayStranger(f rawFrame) {
+	l.tell.notice(fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each "+
+		"takes the other's acks for its own; give that program another component id (MAVROS: component_id, "+
+		"MAVSDK: its Configuration, pymavlink: source_component), or, if it is a second mavrest, stop one of them",
+		f.system, f.component))
+}
+
+// hearOwn hands on a message of the vehicle. Its age counts from when its last byte came, also where a broken frame hid
+// it until now.
+func (r *reader) hearOwn(f rawFrame, m message.Message, now time.Time) {
+	l := r.link
+	ordered := r.order.hear(f.seq, now)
+	l.mu.Lock()
+	left := l.lag.hear(m, ordered, f.came)
+	l.mu.Unlock()
+	l.tell.message(heard{at: now, msg: m, leaving: left, ordered: ordered, system: f.system})
+}
+
 // sticksTarget returns the system that sticks are for; 0 if m is another message.
 func sticksTarget(m message.Message) byte {
 	switch m := m.(type) {
@@ -919,58 +626,164 @@ func sticksTarget(m message.Message) byte {
 	return 0
 }
 
-// takesNewKind reports whether a vehicle of a kind that MAVLink does not have yet is the one that is shown: while no
-// vehicle of a known kind is heard. It is never commanded.
-func (l *link) takesNewKind(system byte, b *minimal.MessageHeartbeat, now time.Time) bool {
+// hearOther takes a frame that is not the vehicle's.
+func (l *link) hearOther(f rawFrame, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case !isNewKind(b):
-		return false
-	case l.vehicle != 0:
-		return l.vehicle == system && !hasName(l.vehicleType)
-	}
-	other := slices.ContainsFunc(l.autopilots[:], func(at time.Time) bool { return now.Sub(at) < neighbourFor })
-	return !other && l.others.isTilted(system, now)
+	l.hearFrameLocked(now)
+	l.others.hear(f, now)
 }
 
-// hearAutopilot handles an autopilot's heartbeat. Without -system the first autopilot is the vehicle.
-func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now time.Time) {
+// hearFrameLocked records that a frame came: the port is not at fault.
+func (l *link) hearFrameLocked(now time.Time) {
+	l.fault = nil
+	l.logged = nil
+	if l.framesFrom.IsZero() {
+		l.framesFrom = now
+	}
+	l.frameAt = now
+}
+
+// hearNoise takes what the last read brought beside frames.
+func (r *reader) hearNoise(now time.Time) {
 	l := r.link
+	n := r.in.errors
+	r.in.errors = 0
+	l.device.line.noise.Add(n)
+	l.logNoise(now)
+	if n == 0 || l.device.lossy {
+		return
+	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 
-	// One of a kind that is known takes the place of one that is not.
-	replaces := l.vehicle != 0 && !hasName(l.vehicleType) && isVehicle(b) && system != l.vehicle
-	found := (l.vehicle == 0 || replaces) && (l.only == 0 || l.only == system)
-	if found {
-		l.vehicle = system
-		l.address = vehicleAddress{at: r.in.from}
-		r.numbers = sequence{}
-		r.order = order{}
-	}
-	if system == l.vehicle {
-		l.vehicleType = b.Type
-	}
-	vehicle := l.vehicle
-
-	// One heartbeat of a second vehicle may be a damaged frame.
-	again := now.Sub(l.autopilots[system]) < neighbourFor
-	second := vehicle != system && l.only == 0 && again && !l.secondReported
-	l.autopilots[system] = now
-	l.secondReported = l.secondReported || second
-	l.mu.Unlock()
-	if found && replaces {
-		l.tell.replaced(now, func() {})
-	}
-	if found {
-		l.log.Info("vehicle found", "system", system, "autopilot", b.Autopilot, "type", b.Type)
-	}
-	if second {
-		l.tell.notice(fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies "+
-			"system %d, which it heard first; start mavrest with -system %d or -system %d to choose",
-			system, vehicle, vehicle, system))
+	// Strangers may send anything.
+	if r.in.from == l.address.at {
+		l.damage.add(n, now)
 	}
 }
+
+// silent is called when no valid frame came for silentAfter. A port that is searched fails, and is searched again.
+func (r *reader) silent(now time.Time) error {
+	if r.link.device.searches {
+		return errSilent
+	}
+	r.link.mu.Lock()
+	r.link.logFailureLocked(errSilent)
+	r.link.mu.Unlock()
+	r.silentFrom = now
+	if p, ok := r.port.(interface{ wake() error }); ok {
+		if err := p.wake(); err != nil {
+			return err
+		}
+	}
+	return r.port.SetReadDeadline(now.Add(silentAfter))
+}
+
+// askTime asks the vehicle for its time, if that is due. waits: a step waits for the answer.
+func (l *link) askTime(waits bool, now time.Time) {
+	l.mu.Lock()
+	due := l.lag.askDue(waits, now)
+	question := l.lag.questions.question(now)
+	l.mu.Unlock()
+	if !due || l.send(question) != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lag.questions.sent(now)
+}
+
+// timeDue is when the vehicle is to be asked for its time next, if no step waits for it.
+func (l *link) timeDue(now time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	every := timeEvery
+	if l.lag.silent(now) {
+		every = timeSilent
+	}
+	if due := l.lag.questions.asked.Add(every); due.After(now) {
+		return due
+	}
+
+	// It could not be sent.
+	return now.Add(timeEvery)
+}
+
+// answersTime reports whether the vehicle answers questions for its time.
+func (l *link) answersTime(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.lag.proves.IsZero() && !l.lag.silent(now)
+}
+
+// measured takes a round trip that an ack has shown.
+func (l *link) measured(trip time.Duration, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lag.measured(trip, now)
+}
+
+// hasFallen reports whether the line has fallen behind. Then the landing over a place waits, and so does each copy that
+// is not blind.
+func (l *link) hasFallen() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lag.fallen() >= fallenBy
+}
+
+// pad queues padding, if bytes may be lost on this device.
+func (l *link) pad() {
+	if l.device.lossy {
+		l.send(nil)
+	}
+}
+
+// send queues a message with our own ids. It never waits.
+func (l *link) send(m message.Message) error { return l.sendAs(0, 0, m) }
+
+// sendAs queues a message with the ids that it is to be sent with; zero ids are ours.
+func (l *link) sendAs(system, component byte, m message.Message) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.enqueueLocked(outgoing{system, component, m, time.Now(), l.address.at})
+}
+
+// setSticks makes o the sticks that are written next; nil clears them.
+func (l *link) setSticks(o *outgoing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if o != nil {
+		l.stickSystem = cmp.Or(o.system, l.stickSystem)
+	}
+	if l.writer == nil {
+		return
+	}
+	select {
+	case <-l.writer.sticks:
+	default:
+	}
+	if o != nil {
+		sticks := *o
+		sticks.to = l.address.at
+		l.writer.sticks <- sticks
+	}
+}
+
+// enqueueLocked queues what is to be sent. It never waits.
+func (l *link) enqueueLocked(o outgoing) error {
+	if l.writer == nil {
+		return errors.New("the port is not open")
+	}
+	select {
+	case l.writer.queue <- o:
+		return nil
+	default:
+		return errQueueFull
+	}
+}
+
+var errQueueFull = errors.New("the queue to the port is full")
 
 type writer struct {
 	link  *link
@@ -1056,9 +869,14 @@ func (w *writer) beat() error {
 	return err
 }
 
-// errWriteHung says that the line takes nothing: that is not a wire that is not connected.
-var errWriteHung = errors.New("a write to the port hung for 2 s: what mavrest sends does not leave the board; start " +
-	"the autopilot, or the bridge at the other end, again")
+// quietFrame is frame of a quiet heartbeat.
+func (w *writer) quietFrame() []byte {
+	w.link.mu.Lock()
+	defer w.link.mu.Unlock()
+	b, h := quietBeat(w.quiet)
+	w.link.recent.add(h, time.Now())
+	return b
+}
 
 // put writes a message, unless it is stale. An error means that the port is broken.
 func (w *writer) put(o outgoing) error {
@@ -1074,42 +892,6 @@ func (w *writer) put(o outgoing) error {
 		return nil
 	}
 	return w.pass(b, o.to, true)
-}
-
-// pass writes bytes, of which a frame counts as sent.
-func (w *writer) pass(b []byte, to netip.AddrPort, isFrame bool) error {
-	w.port.SetWriteDeadline(time.Now().Add(writeTimeout))
-	err := w.write(b, to)
-	switch {
-	case err == errNoPeer:
-		return nil
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return errWriteHung
-	case w.link.device.datagrams && errors.Is(err, syscall.ECONNREFUSED):
-		// Nobody listens there yet.
-		w.link.fail(err)
-		return nil
-	case err == nil && isFrame:
-		w.link.sent.Add(1)
-		w.link.recorder.sent(b)
-	}
-	return err
-}
-
-// write writes bytes to an address where the port has many, else to the one at the line's end.
-func (w *writer) write(b []byte, to netip.AddrPort) (err error) {
-	p, ok := w.port.(addressedPort)
-	if !ok {
-		_, err = w.port.Write(b)
-		return err
-	}
-	if !to.IsValid() {
-		w.link.mu.Lock()
-		to = w.link.address.at
-		w.link.mu.Unlock()
-	}
-	_, err = p.writeTo(b, to)
-	return err
 }
 
 // frame encodes a message, and remembers the frame to know its echo; nil if it can't be signed yet.
@@ -1138,11 +920,229 @@ func (w *writer) frame(o outgoing) []byte {
 	return b
 }
 
-// quietFrame is frame of a quiet heartbeat.
-func (w *writer) quietFrame() []byte {
-	w.link.mu.Lock()
-	defer w.link.mu.Unlock()
-	b, h := quietBeat(w.quiet)
-	w.link.recent.add(h, time.Now())
-	return b
+// pass writes bytes, of which a frame counts as sent.
+func (w *writer) pass(b []byte, to netip.AddrPort, isFrame bool) error {
+	w.port.SetWriteDeadline(time.Now().Add(writeTimeout))
+	err := w.write(b, to)
+	switch {
+	case err == errNoPeer:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errWriteHung
+	case w.link.device.datagrams && errors.Is(err, syscall.ECONNREFUSED):
+		// Nobody listens there yet.
+		w.link.fail(err)
+		return nil
+	case err == nil && isFrame:
+		w.link.sent.Add(1)
+		w.link.recorder.sent(b)
+	}
+	return err
 }
+
+// errWriteHung says that the line takes nothing: that is not a wire that is not connected.
+var errWriteHung = errors.New("a write to the port hung for 2 s: what mavrest sends does not leave the board; start " +
+	"the autopilot, or the bridge at the other end, again")
+
+// write writes bytes to an address where the port has many, else to the one at the line's end.
+func (w *writer) write(b []byte, to netip.AddrPort) (err error) {
+	p, ok := w.port.(addressedPort)
+	if !ok {
+		_, err = w.port.Write(b)
+		return err
+	}
+	if !to.IsValid() {
+		w.link.mu.Lock()
+		to = w.link.address.at
+		w.link.mu.Unlock()
+	}
+	_, err = p.writeTo(b, to)
+	return err
+}
+
+// linkState is a snapshot of the link for the status.
+type linkState struct {
+	device                       string
+	baud                         int
+	received, lost, errors, sent uint64
+
+	// fault is what is wrong with the port or its bytes, or what is heard instead of the vehicle.
+	fault error
+
+	// lag is how far the line is behind; lagKnown is false where nothing tells.
+	lag      time.Duration
+	lagKnown bool
+
+	// silentAboutTime: the vehicle answers no question for its time
+	silentAboutTime bool
+
+	// keyless, lossy: the vehicle's frames are signed, and mavrest has no key (-sign); the line is a serial one
+	keyless, lossy bool
+}
+
+func (l *link) state() linkState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	lag, lagKnown := l.lag.now(now)
+	errors := l.device.line.noise.Load()
+	if l.signing != nil {
+		errors += l.signing.refused
+	}
+	return linkState{
+		lag: lag, lagKnown: lagKnown, silentAboutTime: l.lag.silent(now),
+		device: l.device.port(), keyless: l.signed && l.signing == nil, lossy: l.device.lossy,
+		baud:     int(l.device.line.baud.Load()),
+		fault:    cmp.Or(l.fault, l.hung, l.signing.fault(now), l.missingLocked(now), l.damagedLocked(now)),
+		received: l.received.Load(), lost: l.lost.Load(), errors: errors, sent: l.sent.Load(),
+	}
+}
+
+// missingLocked says that MAVLink comes and the vehicle does not, and what is heard instead; nil where it is heard, or
+// may be soon.
+func (l *link) missingLocked(now time.Time) error {
+	other := slices.IndexFunc(l.autopilots[:], func(at time.Time) bool { return now.Sub(at) < neighbourFor })
+	beats := !l.beatAt.IsZero() && now.Sub(l.beatAt) < offlineAfter
+	switch {
+	case l.vehicle == 0 && other >= 0:
+		return fmt.Errorf("system %d is heard on this line, but -system %d was asked for; start mavrest with "+
+			"-system %d", other, l.only, other)
+	case !beats && l.address.scattered(now):
+		return fmt.Errorf("each datagram of system %d comes from another address, the last one from %s: nothing can "+
+			"be sent to it; give its sender, a bridge or a script, one port that it keeps", l.vehicle, l.address.last())
+	case l.framesFrom.IsZero(), now.Sub(l.framesFrom) < offlineAfter, now.Sub(l.frameAt) >= offlineAfter:
+		// It may come yet, or nothing comes.
+		return nil
+	case beats:
+		return nil
+	}
+	words := l.others.words(l.systemLocked(), now)
+	if words == "" {
+		words = "no heartbeat of anybody"
+	}
+	if l.vehicle != 0 {
+		return fmt.Errorf("MAVLink is heard, but not the autopilot, system %d, for %.0f s: %s",
+			l.vehicle, now.Sub(l.beatAt).Seconds(), words)
+	} else if l.only != 0 {
+		return fmt.Errorf("MAVLink is heard, but not system %d, which -system asks for: %s", l.only, words)
+	}
+	return fmt.Errorf("MAVLink is heard, but no autopilot: %s; check that the autopilot is on, and sends MAVLink "+
+		"on this line", words)
+}
+
+// damagedLocked says that a network brings bytes that are no frames; nil where it brings few. Nothing on a network
+// damages bytes on their way: whoever puts them there does.
+func (l *link) damagedLocked(now time.Time) error {
+	if !l.damage.lasts(now) {
+		return nil
+	}
+	return errors.New("frames come damaged, which a network does not do, but the bridge at its other end: set it to " +
+		"raw, not telnet, and without software flow control (XON/XOFF); else check its own serial line")
+}
+
+// unanswered is what to say of a vehicle that answers nothing. readOnly: it has not shown what it is, or is never
+// commanded.
+func (s linkState) unanswered(readOnly bool) error {
+	do := "check that the router or the bridge passes on to the autopilot what mavrest sends"
+	if s.keyless {
+		do = signedWords
+	} else if s.lossy {
+		do = "check the wire from the board's TX to the autopilot's RX, and that its port is not half duplex"
+	}
+	so := "commands go out all the same"
+	if readOnly {
+		so = "it can be read, not commanded"
+	}
+	return fmt.Errorf("this vehicle is heard, and answers nothing that mavrest sends: %s; %s", so, do)
+}
+
+// late says that what the status shows is old, or that nothing proves how old it is; nil if neither is so. answers says
+// that the vehicle answers other questions.
+func (s linkState) late(answers bool) error {
+	switch {
+	case s.lagKnown && s.lag >= lateFrom:
+		return fmt.Errorf("the line from the autopilot is %.1f s behind: all that is shown is that old; send fewer "+
+			"streams on it, set a faster baud rate, or bring the radio nearer", s.lag.Seconds())
+	case s.lacksKey():
+		return errors.New("this vehicle does not answer any more: " + signedWords)
+	case s.silentAboutTime && answers:
+		return errors.New("this autopilot answers no TIMESYNC: how old its reports are can't be proven; check that " +
+			"the router or the bridge passes TIMESYNC on in both directions")
+	}
+	return nil
+}
+
+// lateFrom is how far behind the line is from when on the status says so.
+const lateFrom = time.Second
+
+// signedWords is what to do about a vehicle that signs, where there is no key.
+const signedWords = "its frames are signed, and it ignores what is not: start mavrest with -sign and a file with the " +
+	"vehicle's key (docs/install.md, Signing)"
+
+// lacksKey reports whether the vehicle ignores what mavrest sends because it is not signed.
+func (s linkState) lacksKey() bool { return s.keyless && s.silentAboutTime }
+
+// fail takes what is wrong with the port, and returns it in words. It stays until a frame comes.
+func (l *link) fail(err error) error {
+	said := fmt.Errorf("-device %s: %w", l.device.name, openFault(l.device.name, err))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault = said
+	hung := errors.Is(err, errWriteHung)
+
+	// Frames may come all the while: it is still the same failure.
+	if !hung || l.hung == nil {
+		l.logFailureLocked(said)
+	}
+	if hung {
+		l.hung = said
+	}
+	return said
+}
+
+// logFailureLocked logs a failure once until a frame comes.
+func (l *link) logFailureLocked(err error) {
+	if len(l.logged) < mostLogged && !slices.Contains(l.logged, err.Error()) {
+		l.logged = append(l.logged, err.Error())
+		l.log.Warn("no link to the autopilot; trying again", "device", l.device.name, "error", err)
+	}
+}
+
+// mostLogged is how many kinds of failure an outage logs.
+const mostLogged = 8
+
+// mended takes that the port is open: what kept it from opening is over.
+func (l *link) mended(unopened error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fault == unopened {
+		l.fault = nil
+	}
+}
+
+// acknowledged takes that the vehicle has acknowledged something: what is written arrives.
+func (l *link) acknowledged() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hung = nil
+}
+
+// logNoise logs how much noise came since its last line, at most once in noiseEvery.
+func (l *link) logNoise(now time.Time) {
+	if n := l.device.line.noise.Load(); n != l.noise.logged && !now.Before(l.noise.next) {
+		l.log.Warn("bytes that are not MAVLink", "device", l.device.port(), "since_last", n-l.noise.logged, "total", n)
+		l.noise.logged = n
+		l.noise.next = now.Add(noiseEvery)
+	}
+}
+
+// addressed reports whether an ack is for us. A target of 0 may be for us: not every
+// autopilot fills it in.
+func (l *link) addressed(system, component byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return (system == 0 || system == l.systemLocked()) && (component == 0 || component == componentID)
+}
+
+// systemLocked returns our system id, which is the vehicle's.
+func (l *link) systemLocked() byte { return cmp.Or(l.vehicle, l.only, 1) }

@@ -60,9 +60,6 @@ func (m Mode) flownBySticks() bool { return m <= ModePosition }
 // makesSafe reports whether a mode that is requested makes the drone safe: a hold, a landing or a return.
 func (m Mode) makesSafe() bool { return m >= ModeHold }
 
-// px4Custom is PX4's custom_mode of a main mode and a sub mode.
-func px4Custom(main, sub uint32) uint32 { return main<<16 | sub<<24 }
-
 // autopilotMode is a row of an autopilot's list of modes (docs/autopilots.md, "The modes, side by side").
 type autopilotMode struct {
 	// custom: the autopilot's number
@@ -242,9 +239,13 @@ var otherPlaneModes = []autopilotMode{
 // px4Course is PX4's AUTO.GUIDED_COURSE, from 1.18 on: it flies on along a course, also after a pause.
 const px4Course = 4<<16 | 19<<24
 
-// other is a mode that we have no word for.
-func other(custom uint32, name string, sticks stickUse) autopilotMode {
-	return autopilotMode{custom: custom, name: name, mode: ModeOther, sticks: sticks}
+// px4Custom is PX4's custom_mode of a main mode and a sub mode.
+func px4Custom(main, sub uint32) uint32 { return main<<16 | sub<<24 }
+
+// reported returns our mode for a heartbeat's custom mode, and the autopilot's own name for it.
+func (f firmware) reported(custom uint32) (Mode, string) {
+	m, _ := f.row(custom)
+	return m.mode, m.name
 }
 
 // row is an autopilot's mode by its number; of one that no list has only its number and a name that says it.
@@ -263,10 +264,9 @@ func (f firmware) row(custom uint32) (row autopilotMode, listed bool) {
 	return other(custom, name, steered), false
 }
 
-// reported returns our mode for a heartbeat's custom mode, and the autopilot's own name for it.
-func (f firmware) reported(custom uint32) (Mode, string) {
-	m, _ := f.row(custom)
-	return m.mode, m.name
+// other is a mode that we have no word for.
+func other(custom uint32, name string, sticks stickUse) autopilotMode {
+	return autopilotMode{custom: custom, name: name, mode: ModeOther, sticks: sticks}
 }
 
 // entered is the table Mode → custom mode. What is missing does not exist on any vehicle of that family.
@@ -379,128 +379,6 @@ type reports struct {
 	portAwayAt time.Time
 }
 
-// ask takes that HEARTBEAT is requested. waits: a step waits for one that proves when it left.
-func (r *reports) ask(waits bool, now time.Time) {
-	r.asked = now
-	r.open = true
-	if waits {
-		r.askedProof = now
-	}
-}
-
-// askedSince reports whether a report that proves when it left was requested at a moment or since.
-func (r *reports) askedSince(at time.Time) bool { return !r.askedProof.Before(at) }
-
-// takeAck takes that a request for a message was accepted.
-func (r *reports) takeAck() {
-	if r.open {
-		r.vain = min(r.vain+1, vainMost)
-	}
-	r.open = false
-}
-
-// takeAlive takes that a HEARTBEAT came.
-func (r *reports) takeAlive(now time.Time) {
-	r.alive = now
-	r.vain = max(r.vain-1, 0)
-}
-
-// hearProof takes that what comes from now on left after a moment. Where a step waits for such a report it is asked for
-// at once.
-func (r *reports) hearProof(after time.Time) {
-	if r.proofFor.Before(r.awaited) && r.after.Before(r.awaited) && !after.Before(r.awaited) {
-		r.proofFor = r.awaited
-		r.askNow()
-	}
-}
-
-// askNow makes the next request for HEARTBEAT due at once, if one is waited for.
-func (r *reports) askNow() { r.asked = time.Time{} }
-
-// keeps reports whether a number is kept: the vehicle's mode is about to change.
-func (r *reports) keeps() bool { return len(r.kept) > 0 }
-
-// newest is the number that is kept last or, where none is kept, the last report's.
-func (r *reports) newest(last shownMode) shownMode {
-	if r.keeps() {
-		return r.kept[len(r.kept)-1]
-	}
-	return last
-}
-
-// takeNumber takes a CURRENT_MODE that left at a moment, at the latest. It keeps the number if it is new, and reports
-// whether it is.
-func (r *reports) takeNumber(custom uint32, last shownMode, left, now time.Time) (keeps bool) {
-	// Before the first HEARTBEAT it is not known what vehicle it is.
-	if r.at.IsZero() {
-		return false
-	}
-	r.alive = now
-	if custom == r.newest(last).custom {
-		return false
-	}
-	r.kept = append(r.kept, shownMode{custom: custom, at: left})
-	r.askNow()
-	return true
-}
-
-// takeHeartbeat takes a HEARTBEAT that came at now, and returns the reports that it makes, the oldest
-// first; no report if it is older than the newest kept number. d is when it left.
-func (r *reports) takeHeartbeat(b, last shownMode, d leaving, now time.Time) (list []shownMode) {
-	r.takeAlive(now)
-	b.at = d.latest
-	newest := r.newest(last)
-	mayBeOlder := r.keeps() && b.at.Sub(newest.at) <= olderMost
-
-	// PX4 leaves LAND in the instant of disarming: the number is in force already.
-	if mayBeOlder && last.armed && !b.armed {
-		b.custom = newest.custom
-	}
-	if mayBeOlder && b.custom != newest.custom {
-		return nil
-	}
-	for _, k := range r.kept {
-		list = append(list, shownMode{k.custom, b.armed, b.failsafe, k.at})
-	}
-
-	// Else the newest kept number is the HEARTBEAT's report.
-	if !r.keeps() || b.custom != newest.custom {
-		list = append(list, b)
-	}
-	r.at = d.left
-	r.after = d.after
-	r.kept = nil
-	return list
-}
-
-// newerAfter is how long after an ack a HEARTBEAT must come to show what the ack speaks of.
-func newerAfter(trip time.Duration) time.Duration { return max(newerLeast, 2*trip) }
-
-// againAfter is the time between two requests of what is waited for.
-func againAfter(trip time.Duration) time.Duration { return min(max(reportAgain, trip), reportMost) }
-
-// dueAwaited is when HEARTBEAT is to be requested next while something waits for a report.
-func (r *reports) dueAwaited(trip time.Duration) time.Time { return r.asked.Add(againAfter(trip)) }
-
-// due is when HEARTBEAT is to be requested next. armed is the last report's.
-func (r *reports) due(armed bool, trip time.Duration) time.Time {
-	if r.keeps() {
-		return r.dueAwaited(trip)
-	}
-	age := pollDisarmed
-	if armed {
-		age = pollArmed
-	}
-	gap := pollArmed
-	if r.vain == vainMost {
-		gap = pollVain
-	}
-	return later(r.asked.Add(gap), r.at.Add(age))
-}
-
-// restart forgets the kept numbers: the autopilot has started again.
-func (r *reports) restart() { r.kept = nil }
-
 // report is a mode that the vehicle shows, and the facts that the machine judges it by.
 type report struct {
 	shownMode
@@ -528,11 +406,6 @@ type goal struct {
 	// for any other goal. Below endAMSL a pilot set it (rule 3).
 	end     uint32
 	endAMSL float64
-}
-
-// atEnd reports whether r shows the end of a takeoff.
-func (g *goal) atEnd(r report) bool {
-	return g.end != 0 && r.custom == g.end && r.armed && r.amsl >= g.endAMSL
 }
 
 // claim is a step that was sent and that no report has shown yet. The first report of its
@@ -571,21 +444,113 @@ type machine struct {
 	claims []claim
 }
 
-// explains reports whether r belongs to what was commanded (rule 3).
-func (m *machine) explains(r report) bool {
-	g := m.commanded
-	switch {
-	case !r.armed && r.streamed && r.custom == entered[px4][ModePosition]:
-		return true
-	case g == nil:
-		return false
-	case r.custom == g.number || g.atEnd(r):
-		return true
-	}
-	ends := g.mode == ModeLand || g.mode == ModeRTL || g.mode == ModeRTGS
+// hearNumber takes a CURRENT_MODE that left at a moment, at the latest, and reports whether its number is kept.
+func (m *machine) hearNumber(custom uint32, left, now time.Time) (kept bool) {
+	return m.reports.takeNumber(custom, m.last.shownMode, left, now)
+}
 
-	// No autopilot falls back to these.
-	return ends && !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff
+// takeNumber takes a CURRENT_MODE that left at a moment, at the latest. It keeps the number if it is new, and reports
+// whether it is.
+func (r *reports) takeNumber(custom uint32, last shownMode, left, now time.Time) (keeps bool) {
+	// Before the first HEARTBEAT it is not known what vehicle it is.
+	if r.at.IsZero() {
+		return false
+	}
+	r.alive = now
+	if custom == r.newest(last).custom {
+		return false
+	}
+	r.kept = append(r.kept, shownMode{custom: custom, at: left})
+	r.askNow()
+	return true
+}
+
+// hearHeartbeat takes a HEARTBEAT that came at now, and yields what each report means that it makes, the oldest first;
+// the report is the last one then. complete adds what else is known then: an earlier one may have ended something.
+func (m *machine) hearHeartbeat(
+	beat shownMode, left leaving, now time.Time, complete func(shownMode) report,
+) iter.Seq[judgement] {
+	return func(yield func(judgement) bool) {
+		for _, shown := range m.reports.takeHeartbeat(beat, m.last.shownMode, left, now) {
+			if !yield(m.judge(complete(shown))) {
+				return
+			}
+		}
+	}
+}
+
+// takeHeartbeat takes a HEARTBEAT that came at now, and returns the reports that it makes, the oldest
+// first; no report if it is older than the newest kept number. d is when it left.
+func (r *reports) takeHeartbeat(b, last shownMode, d leaving, now time.Time) (list []shownMode) {
+	r.takeAlive(now)
+	b.at = d.latest
+	newest := r.newest(last)
+	mayBeOlder := r.keeps() && b.at.Sub(newest.at) <= olderMost
+
+	// PX4 leaves LAND in the instant of disarming: the number is in force already.
+	if mayBeOlder && last.armed && !b.armed {
+		b.custom = newest.custom
+	}
+	if mayBeOlder && b.custom != newest.custom {
+		return nil
+	}
+	for _, k := range r.kept {
+		list = append(list, shownMode{k.custom, b.armed, b.failsafe, k.at})
+	}
+
+	// Else the newest kept number is the HEARTBEAT's report.
+	if !r.keeps() || b.custom != newest.custom {
+		list = append(list, b)
+	}
+	r.at = d.left
+	r.after = d.after
+	r.kept = nil
+	return list
+}
+
+// takeAlive takes that a HEARTBEAT came.
+func (r *reports) takeAlive(now time.Time) {
+	r.alive = now
+	r.vain = max(r.vain-1, 0)
+}
+
+// newest is the number that is kept last or, where none is kept, the last report's.
+func (r *reports) newest(last shownMode) shownMode {
+	if r.keeps() {
+		return r.kept[len(r.kept)-1]
+	}
+	return last
+}
+
+// hearProof takes that what comes from now on left after a moment. Where a step waits for such a report it is asked for
+// at once.
+func (r *reports) hearProof(after time.Time) {
+	if r.proofFor.Before(r.awaited) && r.after.Before(r.awaited) && !after.Before(r.awaited) {
+		r.proofFor = r.awaited
+		r.askNow()
+	}
+}
+
+// askNow makes the next request for HEARTBEAT due at once, if one is waited for.
+func (r *reports) askNow() { r.asked = time.Time{} }
+
+// judgement is what a report means, beside the one before it.
+type judgement struct {
+	means meaning
+
+	// before: the report before it, and modeBefore the mode
+	before     report
+	modeBefore Mode
+
+	// first: it is the first one, or the first one since a restart
+	first bool
+
+	// failsafeBegins: it is the first one that shows a failsafe
+	failsafeBegins bool
+
+	// failsafeActs: what it shows is a failsafe's act. One that only lasts did not change the mode: a Copter is
+	// CRITICAL for the whole flight after a low battery.
+	failsafeActs bool
 }
 
 // meaning is what a report means, after what was commanded and shown before (rule 3).
@@ -613,69 +578,6 @@ const (
 	meansTakeover
 )
 
-// meaning is what a report means; claim is the claim that explains it, −1 if none does. Its order counts: a
-// report that is explained keeps what was commanded, also where it only arms or disarms.
-func (m *machine) meaning(r report, claim int) meaning {
-	first := !m.known
-	same := !first && r.custom == m.last.custom
-	switch {
-	case first && !r.armed:
-		return meansStart
-	case m.explains(r):
-		return meansBelongs
-	case same && r.armed == m.last.armed:
-		return meansEqual
-	case same:
-		return meansArms
-	case claim >= 0:
-		return meansClaimed
-	case !first && m.last.armed && !r.armed:
-		return meansFallsBack
-	}
-	return meansTakeover
-}
-
-// judgement is what a report means, beside the one before it.
-type judgement struct {
-	means meaning
-
-	// before: the report before it, and modeBefore the mode
-	before     report
-	modeBefore Mode
-
-	// first: it is the first one, or the first one since a restart
-	first bool
-
-	// failsafeBegins: it is the first one that shows a failsafe
-	failsafeBegins bool
-
-	// failsafeActs: what it shows is a failsafe's act. One that only lasts did not change the mode: a Copter is
-	// CRITICAL for the whole flight after a low battery.
-	failsafeActs bool
-}
-
-// failsafeActsIn is how long after a failsafe's begin a change of the mode is its act.
-const failsafeActsIn = time.Second
-
-// hearNumber takes a CURRENT_MODE that left at a moment, at the latest, and reports whether its number is kept.
-func (m *machine) hearNumber(custom uint32, left, now time.Time) (kept bool) {
-	return m.reports.takeNumber(custom, m.last.shownMode, left, now)
-}
-
-// hearHeartbeat takes a HEARTBEAT that came at now, and yields what each report means that it makes, the oldest first;
-// the report is the last one then. complete adds what else is known then: an earlier one may have ended something.
-func (m *machine) hearHeartbeat(
-	beat shownMode, left leaving, now time.Time, complete func(shownMode) report,
-) iter.Seq[judgement] {
-	return func(yield func(judgement) bool) {
-		for _, shown := range m.reports.takeHeartbeat(beat, m.last.shownMode, left, now) {
-			if !yield(m.judge(complete(shown))) {
-				return
-			}
-		}
-	}
-}
-
 // judge takes a report (rule 3).
 func (m *machine) judge(r report) judgement {
 	v := judgement{
@@ -688,6 +590,9 @@ func (m *machine) judge(r report) judgement {
 	v.means = m.take(r)
 	return v
 }
+
+// failsafeActsIn is how long after a failsafe's begin a change of the mode is its act.
+const failsafeActsIn = time.Second
 
 // take makes a report the last one, and returns what it means.
 func (m *machine) take(r report) meaning {
@@ -724,6 +629,76 @@ func (m *machine) claimed(now time.Time, matches func(to *goal) bool) int {
 	})
 }
 
+// meaning is what a report means; claim is the claim that explains it, −1 if none does. Its order counts: a
+// report that is explained keeps what was commanded, also where it only arms or disarms.
+func (m *machine) meaning(r report, claim int) meaning {
+	first := !m.known
+	same := !first && r.custom == m.last.custom
+	switch {
+	case first && !r.armed:
+		return meansStart
+	case m.explains(r):
+		return meansBelongs
+	case same && r.armed == m.last.armed:
+		return meansEqual
+	case same:
+		return meansArms
+	case claim >= 0:
+		return meansClaimed
+	case !first && m.last.armed && !r.armed:
+		return meansFallsBack
+	}
+	return meansTakeover
+}
+
+// explains reports whether r belongs to what was commanded (rule 3).
+func (m *machine) explains(r report) bool {
+	g := m.commanded
+	switch {
+	case !r.armed && r.streamed && r.custom == entered[px4][ModePosition]:
+		return true
+	case g == nil:
+		return false
+	case r.custom == g.number || g.atEnd(r):
+		return true
+	}
+	ends := g.mode == ModeLand || g.mode == ModeRTL || g.mode == ModeRTGS
+
+	// No autopilot falls back to these.
+	return ends && !r.armed && r.mode != ModeRTL && r.mode != ModeTakeoff
+}
+
+// atEnd reports whether r shows the end of a takeoff.
+func (g *goal) atEnd(r report) bool {
+	return g.end != 0 && r.custom == g.end && r.armed && r.amsl >= g.endAMSL
+}
+
+// claim records that a copy of a step that leads to a mode is sent now.
+func (m *machine) claim(to *goal, now time.Time) {
+	m.claims = slices.DeleteFunc(m.claims, func(c claim) bool { return c.to == to || now.Sub(c.at) >= followTime })
+	m.claims = append(m.claims, claim{to, now})
+}
+
+// accepted makes an accepted step's mode the mode (rule 2).
+func (m *machine) accepted(g goal) {
+	// It is newer than every claim.
+	m.claims = nil
+	m.mode = g.mode
+	m.commanded = &g
+	m.known = true
+}
+
+// refused forgets a step that was refused: it explains no later report.
+func (m *machine) refused(to *goal) {
+	if m.commanded == to {
+		m.commanded = nil
+	}
+	m.claims = slices.DeleteFunc(m.claims, func(c claim) bool { return c.to == to })
+}
+
+// abandon forgets what was commanded: the mode is the reported one.
+func (m *machine) abandon() { m.show(m.last) }
+
 // show makes the reported mode the mode, and forgets what was commanded.
 func (m *machine) show(r report) {
 	m.mode = r.mode
@@ -736,28 +711,53 @@ func (m *machine) restart() {
 	*m = machine{mode: m.mode, last: m.last, reports: m.reports, failsafeAt: m.failsafeAt}
 }
 
-// claim records that a copy of a step that leads to a mode is sent now.
-func (m *machine) claim(to *goal, now time.Time) {
-	m.claims = slices.DeleteFunc(m.claims, func(c claim) bool { return c.to == to || now.Sub(c.at) >= followTime })
-	m.claims = append(m.claims, claim{to, now})
-}
+// restart forgets the kept numbers: the autopilot has started again.
+func (r *reports) restart() { r.kept = nil }
 
-// refused forgets a step that was refused: it explains no later report.
-func (m *machine) refused(to *goal) {
-	if m.commanded == to {
-		m.commanded = nil
+// ask takes that HEARTBEAT is requested. waits: a step waits for one that proves when it left.
+func (r *reports) ask(waits bool, now time.Time) {
+	r.asked = now
+	r.open = true
+	if waits {
+		r.askedProof = now
 	}
-	m.claims = slices.DeleteFunc(m.claims, func(c claim) bool { return c.to == to })
 }
 
-// accepted makes an accepted step's mode the mode (rule 2).
-func (m *machine) accepted(g goal) {
-	// It is newer than every claim.
-	m.claims = nil
-	m.mode = g.mode
-	m.commanded = &g
-	m.known = true
+// takeAck takes that a request for a message was accepted.
+func (r *reports) takeAck() {
+	if r.open {
+		r.vain = min(r.vain+1, vainMost)
+	}
+	r.open = false
 }
 
-// abandon forgets what was commanded: the mode is the reported one.
-func (m *machine) abandon() { m.show(m.last) }
+// askedSince reports whether a report that proves when it left was requested at a moment or since.
+func (r *reports) askedSince(at time.Time) bool { return !r.askedProof.Before(at) }
+
+// due is when HEARTBEAT is to be requested next. armed is the last report's.
+func (r *reports) due(armed bool, trip time.Duration) time.Time {
+	if r.keeps() {
+		return r.dueAwaited(trip)
+	}
+	age := pollDisarmed
+	if armed {
+		age = pollArmed
+	}
+	gap := pollArmed
+	if r.vain == vainMost {
+		gap = pollVain
+	}
+	return later(r.asked.Add(gap), r.at.Add(age))
+}
+
+// dueAwaited is when HEARTBEAT is to be requested next while something waits for a report.
+func (r *reports) dueAwaited(trip time.Duration) time.Time { return r.asked.Add(againAfter(trip)) }
+
+// keeps reports whether a number is kept: the vehicle's mode is about to change.
+func (r *reports) keeps() bool { return len(r.kept) > 0 }
+
+// againAfter is the time between two requests of what is waited for.
+func againAfter(trip time.Duration) time.Duration { return min(max(reportAgain, trip), reportMost) }
+
+// newerAfter is how long after an ack a HEARTBEAT must come to show what the ack speaks of.
+func newerAfter(trip time.Duration) time.Duration { return max(newerLeast, 2*trip) }

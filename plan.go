@@ -62,83 +62,6 @@ type request struct {
 // ahead of its nose and to the right of it, and above. A nil number was not given; the missing one of a pair is 0.
 type offset struct{ north, east, forward, right, up *float64 }
 
-func (o offset) given() bool { return o != offset{} }
-
-// overGround reports whether it says where the place is, not only how high.
-func (o offset) overGround() bool { return o.north != nil || o.east != nil || o.byNose() }
-
-// byNose reports whether it counts from where the nose points.
-func (o offset) byNose() bool { return o.forward != nil || o.right != nil }
-
-// field is its first field, in words.
-func (o offset) field() string {
-	for _, f := range []struct {
-		name  string
-		value *float64
-	}{{"north", o.north}, {"east", o.east}, {"forward", o.forward}, {"right", o.right}} {
-		if f.value != nil {
-			return f.name
-		}
-	}
-	return "up"
-}
-
-// arms reports whether the request leads to an armed vehicle.
-func (r request) arms() bool { return r.enters(ModeTakeoff) || (r.arm != nil && *r.arm) }
-
-// setsMode reports whether the request leads to a mode.
-func (r request) setsMode() bool { return r.verb != onlyArms }
-
-// enters reports whether the request is to enter a mode. A goto enters none: it flies to a place.
-func (r request) enters(mode Mode) bool { return r.verb == entersMode && r.mode == mode }
-
-// leadsTo is the mode that a request leads to which sets one.
-func (r request) leadsTo() Mode {
-	if r.verb == goesTo {
-		return ModeHold
-	}
-	return r.mode
-}
-
-// equals reports whether both ask for the same, whoever asks.
-func (r request) equals(o request) bool {
-	r.from = netip.Addr{}
-	o.from = netip.Addr{}
-	return reflect.DeepEqual(r, o)
-}
-
-// toPlace reports whether the request flies to a place, or lands there.
-func (r request) toPlace() bool { return r.verb == goesTo || (r.enters(ModeLand) && r.lat != nil) }
-
-// name is what the request is in a sentence.
-func (r request) name() string {
-	switch r.verb {
-	case onlyArms:
-		return "arm"
-	case goesTo:
-		return "goto"
-	}
-	return r.mode.String()
-}
-
-// disarms reports whether the request disarms and does nothing else.
-func (r request) disarms() bool { return r.verb == onlyArms && r.endsDisarmed() }
-
-// endsDisarmed reports whether the last step of the request disarms.
-func (r request) endsDisarmed() bool { return r.arm != nil && !*r.arm }
-
-// entersSticks reports whether the request enters a mode that is flown by sticks.
-func (r request) entersSticks() bool { return r.verb == entersMode && r.mode.flownBySticks() }
-
-// urgent reports whether the request is for safety: a landing, a return, a hold or a disarming.
-// A newer request waits for its answer.
-func (r request) urgent() bool {
-	return r.disarms() || (r.verb == entersMode && r.mode.makesSafe())
-}
-
-// stays reports whether the request makes a vehicle safe where it is or on its way home, and does nothing else.
-func (r request) stays() bool { return r.urgent() && r.lat == nil && r.arm == nil }
-
 // checkLag refuses what moves or arms the vehicle where the line is so far behind that its place is not known. What
 // makes it safe goes out all the same. armed: it is armed already.
 func (r request) checkLag(behind time.Duration, armed bool) error {
@@ -150,32 +73,159 @@ func (r request) checkLag(behind time.Duration, armed bool) error {
 		"known; hold, land and rtl are sent all the same", r.name(), behind.Seconds())
 }
 
-// lateNote says how old what was known was when a command went out; "" where it was not old.
-func lateNote(behind time.Duration) string {
-	if behind < lateFrom {
-		return ""
+// placed is the request with the place that its metres come to from where the vehicle is now; NaN where that is not
+// known.
+func (r request) placed(v view) request {
+	o := r.offset
+	if !o.given() || r.lat != nil {
+		return r
 	}
-	return fmt.Sprintf("it was sent by reports that were %.1f s old", behind.Seconds())
+	north, east := or(o.north, 0), or(o.east, 0)
+	if o.byNose() {
+		forward, right := or(o.forward, 0), or(o.right, 0)
+		sin, cos := math.Sincos(v.heading * math.Pi / 180)
+		north, east = forward*cos-right*sin, forward*sin+right*cos
+	}
+	lat, lon := displaced(v.place.lat, v.place.lon, north, east)
+	r.lat = &lat
+	r.lon = &lon
+	return r
 }
 
-// withLag adds that to an error.
-func withLag(err error, behind time.Duration) error {
-	e, ok := err.(*commandError)
-	if note := lateNote(behind); ok && note != "" {
-		full := *e
-		full.text += "; " + note
-		return &full
+// Limits of the places that a client names. Those that mavrest keeps have none.
+const (
+	// defaultReach is the reach without -reach, in metres.
+	defaultReach = 10_000.0
+
+	// defaultCeiling is the ceiling without -ceiling, in metres above home.
+	defaultCeiling = 120.0
+
+	// lowOver is how low over the ground that it left, in metres, a drone is not sent below home.
+	lowOver = 2.0
+
+	// homeMoves is how far below home, in metres, that ground may be all the same: home moves.
+	homeMoves = 1.0
+
+	// amslBelow is how far below home, in metres, an altitude_msl of a descent may be.
+	amslBelow = 30.0
+
+	// lowestAltitude is the lowest altitude of a goto, in metres above home (openapi.yaml).
+	lowestAltitude = -500.0
+)
+
+// checkReach returns an error for a place or a height that its client hardly means: swapped
+// coordinates lead to another continent, a height above home that is given as one above the sea
+// leads into the ground. at is where the vehicle was last: it can't be far from there. What is unknown is
+// not compared: NaN is neither less nor more than a number.
+func (r request) checkReach(at place, home point, reach float64) error {
+	if r.lat != nil {
+		if err := r.checkPlaceReach(at, home, reach); err != nil {
+			return err
+		}
 	}
-	return err
+	if r.altitudeMSL != nil {
+		return checkDescent(at, home, *r.altitudeMSL)
+	}
+	return nil
 }
 
-// or returns *v, or its second argument if v was not given.
-func or(v *float64, otherwise float64) float64 {
-	if v == nil {
-		return otherwise
+// checkPlaceReach returns an error for a place that is over reach, in metres, from the vehicle and
+// from home, and for metres that come to 0, 0. The way home is never too far.
+func (r request) checkPlaceReach(at place, home point, reach float64) error {
+	if r.offset.overGround() && isNowhere(*r.lat, *r.lon) {
+		return refuse(codeOutOfRange, "%s: that comes to 0, 0, which is no place that a drone is sent to",
+			r.offset.field())
 	}
-	return *v
+	fromVehicle := distance(at.lat, at.lon, *r.lat, *r.lon)
+	fromHome := distance(home.lat, home.lon, *r.lat, *r.lon)
+	inReach := fromVehicle <= reach || fromHome <= reach
+	outOfReach := fromVehicle > reach || fromHome > reach
+	if inReach || !outOfReach {
+		return nil
+	}
+	if r.offset.overGround() {
+		return refuse(codeOutOfRange, "%s: that is %s from the drone and %s from home, and a place may be %s away "+
+			"(-reach)", r.offset.field(), kilometres(fromVehicle), kilometres(fromHome), kilometres(reach))
+	}
+	return refuse(codeOutOfRange, "lat, lon: the place is %s from the drone and %s from home; are lat and lon "+
+		"swapped? "+
+		"A place may be %s away (-reach)", kilometres(fromVehicle), kilometres(fromHome), kilometres(reach))
 }
+
+// isNowhere reports whether a place is 0, 0: it lies in the sea, and is what a client sends that has no place.
+func isNowhere(lat, lon float64) bool { return math.Round(lat*1e7) == 0 && math.Round(lon*1e7) == 0 }
+
+// kilometres is a distance in a sentence.
+func kilometres(metres float64) string {
+	switch {
+	case math.IsNaN(metres):
+		return "an unknown distance"
+	case metres >= 1e6:
+		return fmt.Sprintf("%.0f km", metres/1000)
+	}
+	return fmt.Sprintf("%.4g km", metres/1000)
+}
+
+// checkDescent returns an error for a height above the sea that is deep below home and below the
+// vehicle. A descent that is meant can be given above home.
+func checkDescent(at place, home point, amsl float64) error {
+	belowHome := home.amsl - amsl
+	belowVehicle := at.amsl - amsl
+	climbs := belowVehicle <= 0
+	if !(belowHome > amslBelow) || climbs {
+		return nil
+	}
+	vehicle := ""
+	plainly := ""
+	if !math.IsNaN(belowVehicle) {
+		vehicle = fmt.Sprintf(", and %.0f m below the drone, which is at %.0f m", belowVehicle, at.amsl)
+	}
+	if -belowHome >= lowestAltitude {
+		plainly = fmt.Sprintf(`; if it is meant, send "altitude":%.0f, which counts from home`, -belowHome)
+	}
+	return refuse(codeOutOfRange, "altitude_msl: %g m is %.0f m below home, which is at %.0f m above the sea%s%s",
+		amsl, belowHome, home.amsl, vehicle, plainly)
+}
+
+// checkHeight returns an error for a given height that its client hardly means: one above the ceiling, as a height
+// above the sea is that is given as one above home, or one in the ground that the drone has just left. above is how
+// high it is above that, assumed that this ground is only assumed: it was landing. Nobody is kept from coming down, and
+// nothing unknown counts as low.
+func (r request) checkHeight(at place, home point, above float64, assumed bool, ceiling float64) error {
+	field, said, to := "altitude", "", or(r.altitude, math.NaN())
+	now := at.altitude
+	if math.IsNaN(now) {
+		now = at.amsl - home.amsl
+	}
+	if r.altitudeMSL != nil {
+		field, to, now = "altitude_msl", *r.altitudeMSL-home.amsl, at.amsl-home.amsl
+		said = fmt.Sprintf("%g m above the sea is ", *r.altitudeMSL)
+	}
+	if r.offset.up != nil {
+		field, to = "up", now+*r.offset.up
+		said = fmt.Sprintf("%g m up is ", *r.offset.up)
+	}
+	from := "home"
+	if r.altitudeMSL != nil && math.IsNaN(home.amsl) {
+		from, to, now = "the drone", *r.altitudeMSL-at.amsl, 0
+	}
+	switch descends := to <= now; {
+	case to > ceiling && !descends:
+		return refuse(codeOutOfRange, "%s: %s%g m above %s, and the ceiling is %g m; to fly higher start mavrest "+
+			"with -ceiling %.0f", field, said, centimetres(to), from, ceiling, math.Ceil(to))
+	case from == "home" && to < -homeMoves && above < lowOver && !(to >= now):
+		ground := fmt.Sprintf("the drone is %.1f m above the ground that it left", above)
+		if assumed {
+			ground = fmt.Sprintf("the drone was landing: the ground may be %.1f m below it", max(0, above))
+		}
+		return refuse(codeOutOfRange, "%s: %s%g m below home, and %s; climb first", field, said, centimetres(-to),
+			ground)
+	}
+	return nil
+}
+
+// centimetres is a height in metres, rounded for a sentence.
+func centimetres(metres float64) float64 { return math.Round(metres*100) / 100 }
 
 // plan is how a request is carried out on one autopilot: its commands in order, and where they lead.
 type plan struct {
@@ -201,35 +251,8 @@ func (p *plan) goal() *goal {
 	return nil
 }
 
-// flyAway makes the steps so far wait until the vehicle is clear of the ground (rule 11).
-func (p *plan) flyAway() {
-	for i := range p.steps {
-		p.steps[i].away = true
-	}
-}
-
-// leaveGround makes a hold or a return wait until the vehicle is clear of the ground, if it is on its wing and
-// leaves the ground: it would circle, and bank, where it is. Out of a landing it goes at once, and climbs.
-func (p *plan) leaveGround(v view, aim *aim) {
-	if v.onWing() && !v.lands() && (v.flying() || v.takesOff(aim)) {
-		p.flyAway()
-	}
-}
-
-// returnAfterTakeoff makes a return wait until the vehicle is clear of the ground, if it takes off: PX4 would stay in
-// its return just above the ground, with turning propellers.
-func (p *plan) returnAfterTakeoff(v view, aim *aim) {
-	takesOff := v.takesOff(aim) || v.landed == takingOff || v.shown() == ModeTakeoff
-	if v.armed && takesOff && !v.drives() {
-		p.flyAway()
-	}
-}
-
 // away reports whether the vehicle flies to a place.
 func (p *plan) away() bool { return slices.ContainsFunc(p.steps, func(s step) bool { return s.away }) }
-
-// defaultTakeoff is the height of a takeoff that names none, in metres above home (openapi.yaml).
-const defaultTakeoff = 10.0
 
 // plan says how the request is carried out on v, or why it can't be. aim is the destination of what was
 // commanded here last; nil: there is none.
@@ -274,20 +297,6 @@ func (v view) stopFirst() *step {
 	return &stop
 }
 
-// pause is PX4's own hold: DO_REPOSITION without a place.
-func (v view) pause() step {
-	s := px4.step(common.MAV_CMD_DO_REPOSITION, -1, 1, 0).leadingTo(ModeHold, entered[px4][ModeHold])
-	s.holds = true
-	return s
-}
-
-// holdAt is a hold at a place.
-func (r request) holdAt(v view, to place) step {
-	s := r.reposition(v, to).leadingTo(ModeHold, entered[v.firmware][ModeHold])
-	s.holds = true
-	return s
-}
-
 // planFlight is the part of a plan that sets a mode.
 func (r request) planFlight(v view, aim *aim) (plan, error) {
 	mode := r.leadsTo()
@@ -327,6 +336,33 @@ func (r request) dependsOnKind(v view) bool {
 	return (v.kind() == kindUnknown && r.toPlace()) || (v.stickKind() == kindUnknown && r.entersSticks())
 }
 
+// planGoto flies to a place. For a landing there it keeps the height as any goto, and second lands.
+func (r request) planGoto(v view, aim *aim) (p plan, err error) {
+	if err := r.checkGoto(v, aim); err != nil {
+		return p, err
+	}
+	to, err := r.destination(v, aim)
+	if err != nil {
+		return p, err
+	}
+
+	// Only DO_SET_MODE is known to end a failsafe.
+	if v.firmware == px4 && v.critical {
+		p.steps = append(p.steps, px4.enter(ModeHold))
+	}
+	p.steps = append(p.steps, r.reposition(v, to).leadingTo(r.leadsTo(), entered[v.firmware][ModeHold]))
+	p.flyAway()
+	if v.firmware.ardupilot() {
+		p.steps = append(p.steps, r.adjust(v)...)
+	}
+	p.destination = &to
+	if r.enters(ModeLand) {
+		landing := v.firmware.enter(ModeLand)
+		p.second = &landing
+	}
+	return p, nil
+}
+
 // checkGoto is why the vehicle can't fly or drive to the place now. Both autopilots acknowledge a goto
 // on the ground and drop it, so it is refused here, unless a takeoff that was commanded here is under way: then it
 // waits until the drone is clear of the ground (rule 11).
@@ -356,79 +392,6 @@ func (r request) checkGoto(v view, aim *aim) error {
 		return v.onWingNot("heading: on its wing the vehicle circles a place and can't keep one", "leave it out")
 	}
 	return r.checkSpeed(v)
-}
-
-// planGoto flies to a place. For a landing there it keeps the height as any goto, and second lands.
-func (r request) planGoto(v view, aim *aim) (p plan, err error) {
-	if err := r.checkGoto(v, aim); err != nil {
-		return p, err
-	}
-	to, err := r.destination(v, aim)
-	if err != nil {
-		return p, err
-	}
-
-	// Only DO_SET_MODE is known to end a failsafe.
-	if v.firmware == px4 && v.critical {
-		p.steps = append(p.steps, px4.enter(ModeHold))
-	}
-	p.steps = append(p.steps, r.reposition(v, to).leadingTo(r.leadsTo(), entered[v.firmware][ModeHold]))
-	p.flyAway()
-	if v.firmware.ardupilot() {
-		p.steps = append(p.steps, r.adjust(v)...)
-	}
-	p.destination = &to
-	if r.enters(ModeLand) {
-		landing := v.firmware.enter(ModeLand)
-		p.second = &landing
-	}
-	return p, nil
-}
-
-// planClimb is the climb of a vehicle that is too near the ground to fly to a place.
-func planClimb(v view) (p plan) {
-	to := v.climbTo()
-
-	// Only DO_SET_MODE is known to end a failsafe.
-	if v.firmware == px4 && v.critical {
-		p.steps = append(p.steps, px4.enter(ModeHold))
-	}
-	p.steps = append(p.steps, request{}.holdAt(v, to))
-	p.destination = &to
-	return p
-}
-
-// placed is the request with the place that its metres come to from where the vehicle is now; NaN where that is not
-// known.
-func (r request) placed(v view) request {
-	o := r.offset
-	if !o.given() || r.lat != nil {
-		return r
-	}
-	north, east := or(o.north, 0), or(o.east, 0)
-	if o.byNose() {
-		forward, right := or(o.forward, 0), or(o.right, 0)
-		sin, cos := math.Sincos(v.heading * math.Pi / 180)
-		north, east = forward*cos-right*sin, forward*sin+right*cos
-	}
-	lat, lon := displaced(v.place.lat, v.place.lon, north, east)
-	r.lat = &lat
-	r.lon = &lon
-	return r
-}
-
-// notPlaced is why the metres of a request come to no place.
-func (r request) notPlaced(v view) error {
-	field := r.offset.field()
-	switch {
-	case !math.IsNaN(v.place.lat):
-		return refuse(codeRefused, "%s: the autopilot does not know where its nose points; give north and east", field)
-	case !v.placeAt.IsZero() && v.now.Sub(v.placeAt) > freshFor:
-		return refuse(codeRefused, "%s: the vehicle last said %.1f s ago where it is, and metres count from where it "+
-			"is now", field, v.now.Sub(v.placeAt).Seconds())
-	}
-	return refuse(codeRefused, "%s: the autopilot has no position yet, and metres count from there; wait for its GPS",
-		field)
 }
 
 // destination completes a goto with the parts of the present place that it keeps. It keeps the height
@@ -477,162 +440,32 @@ func (r request) destination(v view, aim *aim) (to place, err error) {
 	return to, err
 }
 
-// Limits of the places that a client names. Those that mavrest keeps have none.
-const (
-	// defaultReach is the reach without -reach, in metres.
-	defaultReach = 10_000.0
-
-	// defaultCeiling is the ceiling without -ceiling, in metres above home.
-	defaultCeiling = 120.0
-
-	// lowOver is how low over the ground that it left, in metres, a drone is not sent below home.
-	lowOver = 2.0
-
-	// homeMoves is how far below home, in metres, that ground may be all the same: home moves.
-	homeMoves = 1.0
-
-	// amslBelow is how far below home, in metres, an altitude_msl of a descent may be.
-	amslBelow = 30.0
-
-	// lowestAltitude is the lowest altitude of a goto, in metres above home (openapi.yaml).
-	lowestAltitude = -500.0
-)
-
-// checkReach returns an error for a place or a height that its client hardly means: swapped
-// coordinates lead to another continent, a height above home that is given as one above the sea
-// leads into the ground. at is where the vehicle was last: it can't be far from there. What is unknown is
-// not compared: NaN is neither less nor more than a number.
-func (r request) checkReach(at place, home point, reach float64) error {
-	if r.lat != nil {
-		if err := r.checkPlaceReach(at, home, reach); err != nil {
-			return err
-		}
-	}
-	if r.altitudeMSL != nil {
-		return checkDescent(at, home, *r.altitudeMSL)
-	}
-	return nil
-}
-
-// checkHeight returns an error for a given height that its client hardly means: one above the ceiling, as a height
-// above the sea is that is given as one above home, or one in the ground that the drone has just left. above is how
-// high it is above that, assumed that this ground is only assumed: it was landing. Nobody is kept from coming down, and
-// nothing unknown counts as low.
-func (r request) checkHeight(at place, home point, above float64, assumed bool, ceiling float64) error {
-	field, said, to := "altitude", "", or(r.altitude, math.NaN())
-	now := at.altitude
-	if math.IsNaN(now) {
-		now = at.amsl - home.amsl
-	}
-	if r.altitudeMSL != nil {
-		field, to, now = "altitude_msl", *r.altitudeMSL-home.amsl, at.amsl-home.amsl
-		said = fmt.Sprintf("%g m above the sea is ", *r.altitudeMSL)
-	}
-	if r.offset.up != nil {
-		field, to = "up", now+*r.offset.up
-		said = fmt.Sprintf("%g m up is ", *r.offset.up)
-	}
-	from := "home"
-	if r.altitudeMSL != nil && math.IsNaN(home.amsl) {
-		from, to, now = "the drone", *r.altitudeMSL-at.amsl, 0
-	}
-	switch descends := to <= now; {
-	case to > ceiling && !descends:
-		return refuse(codeOutOfRange, "%s: %s%g m above %s, and the ceiling is %g m; to fly higher start mavrest "+
-			"with -ceiling %.0f", field, said, centimetres(to), from, ceiling, math.Ceil(to))
-	case from == "home" && to < -homeMoves && above < lowOver && !(to >= now):
-		ground := fmt.Sprintf("the drone is %.1f m above the ground that it left", above)
-		if assumed {
-			ground = fmt.Sprintf("the drone was landing: the ground may be %.1f m below it", max(0, above))
-		}
-		return refuse(codeOutOfRange, "%s: %s%g m below home, and %s; climb first", field, said, centimetres(-to),
-			ground)
-	}
-	return nil
-}
-
-// checkPlaceReach returns an error for a place that is over reach, in metres, from the vehicle and
-// from home, and for metres that come to 0, 0. The way home is never too far.
-func (r request) checkPlaceReach(at place, home point, reach float64) error {
-	if r.offset.overGround() && isNowhere(*r.lat, *r.lon) {
-		return refuse(codeOutOfRange, "%s: that comes to 0, 0, which is no place that a drone is sent to",
-			r.offset.field())
-	}
-	fromVehicle := distance(at.lat, at.lon, *r.lat, *r.lon)
-	fromHome := distance(home.lat, home.lon, *r.lat, *r.lon)
-	inReach := fromVehicle <= reach || fromHome <= reach
-	outOfReach := fromVehicle > reach || fromHome > reach
-	if inReach || !outOfReach {
-		return nil
-	}
-	if r.offset.overGround() {
-		return refuse(codeOutOfRange, "%s: that is %s from the drone and %s from home, and a place may be %s away "+
-			"(-reach)", r.offset.field(), kilometres(fromVehicle), kilometres(fromHome), kilometres(reach))
-	}
-	return refuse(codeOutOfRange, "lat, lon: the place is %s from the drone and %s from home; are lat and lon "+
-		"swapped? "+
-		"A place may be %s away (-reach)", kilometres(fromVehicle), kilometres(fromHome), kilometres(reach))
-}
-
-// isNowhere reports whether a place is 0, 0: it lies in the sea, and is what a client sends that has no place.
-func isNowhere(lat, lon float64) bool { return math.Round(lat*1e7) == 0 && math.Round(lon*1e7) == 0 }
-
-// centimetres is a height in metres, rounded for a sentence.
-func centimetres(metres float64) float64 { return math.Round(metres*100) / 100 }
-
-// kilometres is a distance in a sentence.
-func kilometres(metres float64) string {
+// notPlaced is why the metres of a request come to no place.
+func (r request) notPlaced(v view) error {
+	field := r.offset.field()
 	switch {
-	case math.IsNaN(metres):
-		return "an unknown distance"
-	case metres >= 1e6:
-		return fmt.Sprintf("%.0f km", metres/1000)
+	case !math.IsNaN(v.place.lat):
+		return refuse(codeRefused, "%s: the autopilot does not know where its nose points; give north and east", field)
+	case !v.placeAt.IsZero() && v.now.Sub(v.placeAt) > freshFor:
+		return refuse(codeRefused, "%s: the vehicle last said %.1f s ago where it is, and metres count from where it "+
+			"is now", field, v.now.Sub(v.placeAt).Seconds())
 	}
-	return fmt.Sprintf("%.4g km", metres/1000)
+	return refuse(codeRefused, "%s: the autopilot has no position yet, and metres count from there; wait for its GPS",
+		field)
 }
 
-// checkDescent returns an error for a height above the sea that is deep below home and below the
-// vehicle. A descent that is meant can be given above home.
-func checkDescent(at place, home point, amsl float64) error {
-	belowHome := home.amsl - amsl
-	belowVehicle := at.amsl - amsl
-	climbs := belowVehicle <= 0
-	if !(belowHome > amslBelow) || climbs {
-		return nil
-	}
-	vehicle := ""
-	plainly := ""
-	if !math.IsNaN(belowVehicle) {
-		vehicle = fmt.Sprintf(", and %.0f m below the drone, which is at %.0f m", belowVehicle, at.amsl)
-	}
-	if -belowHome >= lowestAltitude {
-		plainly = fmt.Sprintf(`; if it is meant, send "altitude":%.0f, which counts from home`, -belowHome)
-	}
-	return refuse(codeOutOfRange, "altitude_msl: %g m is %.0f m below home, which is at %.0f m above the sea%s%s",
-		amsl, belowHome, home.amsl, vehicle, plainly)
-}
+// planClimb is the climb of a vehicle that is too near the ground to fly to a place.
+func planClimb(v view) (p plan) {
+	to := v.climbTo()
 
-// reposition is DO_REPOSITION with param2 = 1, which enters the hold mode too. PX4 takes z above
-// mean sea level whatever the frame says, and yaw in radians. ArduPilot heeds the frame and ignores
-// yaw and speed. What a goto keeps is sent as the present place: ArduPilot denies INT32_MAX.
-func (r request) reposition(v view, to place) step {
-	s := step{
-		cmd: common.MAV_CMD_DO_REPOSITION, asInt: true, frame: common.MAV_FRAME_GLOBAL,
-		x: degE7(to.lat), y: degE7(to.lon),
-		p: [7]float32{-1, 1, 0, 0, 0, 0, float32(to.amsl)},
+	// Only DO_SET_MODE is known to end a failsafe.
+	if v.firmware == px4 && v.critical {
+		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
-	if v.firmware == px4 {
-		s.p[0] = float32(or(r.speed, -1))
-		s.p[3] = float32(math.Remainder(or(r.heading, math.NaN()), 360) * math.Pi / 180)
-	} else if r.altitudeMSL == nil {
-		s.frame = common.MAV_FRAME_GLOBAL_RELATIVE_ALT
-		s.p[6] = float32(to.altitude)
-	}
-	return s
+	p.steps = append(p.steps, request{}.holdAt(v, to))
+	p.destination = &to
+	return p
 }
-
-// degE7 is an angle in 1e-7 degrees, the integer that MAVLink carries places in.
-func degE7(deg float64) int32 { return int32(math.Round(deg * 1e7)) }
 
 // planTakeoffPX4 is AUTO.LOITER, ARM, NAV_TAKEOFF: a refusal on the way then leaves no disarmed
 // AUTO.TAKEOFF, which would climb when anybody arms it.
@@ -657,6 +490,9 @@ func (r request) planTakeoffPX4(v view) (plan, error) {
 	p.steps = append(p.steps, climb)
 	return p, nil
 }
+
+// defaultTakeoff is the height of a takeoff that names none, in metres above home (openapi.yaml).
+const defaultTakeoff = 10.0
 
 // takeoffAMSL is the height of a takeoff as PX4 takes it: in metres above mean sea level,
 // whatever the frame says. With a height below the present one PX4 would stay where it is, armed.
@@ -708,32 +544,11 @@ func (v view) staysInPause() bool {
 	return v.custom == px4Course || !listed
 }
 
-// checkHover returns an error where a QuadPlane is to hover at a place, but would circle it in GUIDED, 75 m
-// off, as it does by default (docs/autopilots.md, "QuadPlane"): where it hovers now, or is to land there.
-func (v view) checkHover(r request) error {
-	toHover := v.kind() == hovering || r.enters(ModeLand)
-	holds := r.enters(ModeHold)
-	if !toHover || v.hoversAtPlaces() || (holds && v.standsInHold()) {
-		return nil
-	}
-	if holds {
-		return refuse(codeUnsupported, "hold: this QuadPlane would go over to its wing and circle; land, or fly it "+
-			"by the sticks; it holds where Q_GUIDED_MODE is 1")
-	}
-	return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1",
-		r.name())
-}
-
-// hoversAtPlaces reports whether a vehicle that hovers stays in hover when it is sent to a place.
-func (v view) hoversAtPlaces() bool {
-	return v.firmware != quadPlane || v.param("Q_GUIDED_MODE", 0) == 1
-}
-
-// standsInHold reports whether the vehicle hovers in its hold mode and stands in the air. A QuadPlane does so after
-// a takeoff, whatever Q_GUIDED_MODE is, until it is sent a place. In the climb, or before it, it would climb on.
-func (v view) standsInHold() bool {
-	speed := math.Hypot(v.groundSpeed(), v.velocity.down)
-	return v.shown() == ModeHold && v.kind() == hovering && v.flying() && v.isClear() && speed < still
+// pause is PX4's own hold: DO_REPOSITION without a place.
+func (v view) pause() step {
+	s := px4.step(common.MAV_CMD_DO_REPOSITION, -1, 1, 0).leadingTo(ModeHold, entered[px4][ModeHold])
+	s.holds = true
+	return s
 }
 
 // planTakeoffArduPilot is GUIDED, ARM, NAV_TAKEOFF in metres above home. A fixed wing takes off in
@@ -788,10 +603,6 @@ func (r request) planHoldArduPilot(v view, aim *aim) (plan, error) {
 	return p, v.checkHover(r)
 }
 
-// hoverFast is a speed in m/s that only a wing reaches. A QuadPlane that brakes for its place, and so hovers, may have
-// it still.
-const hoverFast = 10.0
-
 // ahead is where a QuadPlane as fast as a wing holds that hovers at places: ahead of where it is, because it can't stop
 // at once, and would come all the way back to a place that it has passed (docs/autopilots.md, "QuadPlane").
 func (v view) ahead(here place) place {
@@ -804,6 +615,39 @@ func (v view) ahead(here place) place {
 	here.lat, here.lon = displaced(here.lat, here.lon, metres*v.velocity.north/speed, metres*v.velocity.east/speed)
 	return here
 }
+
+// hoverFast is a speed in m/s that only a wing reaches. A QuadPlane that brakes for its place, and so hovers, may have
+// it still.
+const hoverFast = 10.0
+
+// holdAt is a hold at a place.
+func (r request) holdAt(v view, to place) step {
+	s := r.reposition(v, to).leadingTo(ModeHold, entered[v.firmware][ModeHold])
+	s.holds = true
+	return s
+}
+
+// reposition is DO_REPOSITION with param2 = 1, which enters the hold mode too. PX4 takes z above
+// mean sea level whatever the frame says, and yaw in radians. ArduPilot heeds the frame and ignores
+// yaw and speed. What a goto keeps is sent as the present place: ArduPilot denies INT32_MAX.
+func (r request) reposition(v view, to place) step {
+	s := step{
+		cmd: common.MAV_CMD_DO_REPOSITION, asInt: true, frame: common.MAV_FRAME_GLOBAL,
+		x: degE7(to.lat), y: degE7(to.lon),
+		p: [7]float32{-1, 1, 0, 0, 0, 0, float32(to.amsl)},
+	}
+	if v.firmware == px4 {
+		s.p[0] = float32(or(r.speed, -1))
+		s.p[3] = float32(math.Remainder(or(r.heading, math.NaN()), 360) * math.Pi / 180)
+	} else if r.altitudeMSL == nil {
+		s.frame = common.MAV_FRAME_GLOBAL_RELATIVE_ALT
+		s.p[6] = float32(to.altitude)
+	}
+	return s
+}
+
+// degE7 is an angle in 1e-7 degrees, the integer that MAVLink carries places in.
+func degE7(deg float64) int32 { return int32(math.Round(deg * 1e7)) }
 
 // adjust is the speed and heading, which ArduPilot's DO_REPOSITION ignores. They go out after its
 // ack: a speed sent before it is lost (docs/autopilots.md, "ArduPilot: goto").
@@ -857,6 +701,30 @@ func (r request) checkSpeed(v view) error {
 	return nil
 }
 
+// leaveGround makes a hold or a return wait until the vehicle is clear of the ground, if it is on its wing and
+// leaves the ground: it would circle, and bank, where it is. Out of a landing it goes at once, and climbs.
+func (p *plan) leaveGround(v view, aim *aim) {
+	if v.onWing() && !v.lands() && (v.flying() || v.takesOff(aim)) {
+		p.flyAway()
+	}
+}
+
+// returnAfterTakeoff makes a return wait until the vehicle is clear of the ground, if it takes off: PX4 would stay in
+// its return just above the ground, with turning propellers.
+func (p *plan) returnAfterTakeoff(v view, aim *aim) {
+	takesOff := v.takesOff(aim) || v.landed == takingOff || v.shown() == ModeTakeoff
+	if v.armed && takesOff && !v.drives() {
+		p.flyAway()
+	}
+}
+
+// flyAway makes the steps so far wait until the vehicle is clear of the ground (rule 11).
+func (p *plan) flyAway() {
+	for i := range p.steps {
+		p.steps[i].away = true
+	}
+}
+
 // tooLow refuses what flies to a place. what names the request.
 func (v view) tooLow(what string) error {
 	is := fmt.Sprintf("%.1f m above it", v.height)
@@ -872,6 +740,18 @@ func (v view) tooLow(what string) error {
 		"place, and is %s; take off, or climb, first", what, v.clearAt(), is)
 }
 
+// stickModes are the stick modes that the vehicle has, in a sentence.
+func (v view) stickModes() string {
+	list := slices.DeleteFunc(v.modes(), func(name string) bool {
+		mode, _ := parseMode(name)
+		return !mode.flownBySticks()
+	})
+	if n := len(list) - 1; n > 0 {
+		return strings.Join(list[:n], ", ") + " or " + list[n]
+	}
+	return strings.Join(list, "")
+}
+
 // modes are the names of the modes that this vehicle can be set to, perhaps not now; any other is 501.
 func (v view) modes() []string {
 	list := []string{}
@@ -884,14 +764,115 @@ func (v view) modes() []string {
 	return list
 }
 
-// stickModes are the stick modes that the vehicle has, in a sentence.
-func (v view) stickModes() string {
-	list := slices.DeleteFunc(v.modes(), func(name string) bool {
-		mode, _ := parseMode(name)
-		return !mode.flownBySticks()
-	})
-	if n := len(list) - 1; n > 0 {
-		return strings.Join(list[:n], ", ") + " or " + list[n]
+// checkHover returns an error where a QuadPlane is to hover at a place, but would circle it in GUIDED, 75 m
+// off, as it does by default (docs/autopilots.md, "QuadPlane"): where it hovers now, or is to land there.
+func (v view) checkHover(r request) error {
+	toHover := v.kind() == hovering || r.enters(ModeLand)
+	holds := r.enters(ModeHold)
+	if !toHover || v.hoversAtPlaces() || (holds && v.standsInHold()) {
+		return nil
 	}
-	return strings.Join(list, "")
+	if holds {
+		return refuse(codeUnsupported, "hold: this QuadPlane would go over to its wing and circle; land, or fly it "+
+			"by the sticks; it holds where Q_GUIDED_MODE is 1")
+	}
+	return refuse(codeUnsupported, "%s: this QuadPlane circles in GUIDED instead of hovering; set Q_GUIDED_MODE to 1",
+		r.name())
+}
+
+// standsInHold reports whether the vehicle hovers in its hold mode and stands in the air. A QuadPlane does so after
+// a takeoff, whatever Q_GUIDED_MODE is, until it is sent a place. In the climb, or before it, it would climb on.
+func (v view) standsInHold() bool {
+	speed := math.Hypot(v.groundSpeed(), v.velocity.down)
+	return v.shown() == ModeHold && v.kind() == hovering && v.flying() && v.isClear() && speed < still
+}
+
+// hoversAtPlaces reports whether a vehicle that hovers stays in hover when it is sent to a place.
+func (v view) hoversAtPlaces() bool {
+	return v.firmware != quadPlane || v.param("Q_GUIDED_MODE", 0) == 1
+}
+
+// stays reports whether the request makes a vehicle safe where it is or on its way home, and does nothing else.
+func (r request) stays() bool { return r.urgent() && r.lat == nil && r.arm == nil }
+
+// urgent reports whether the request is for safety: a landing, a return, a hold or a disarming.
+// A newer request waits for its answer.
+func (r request) urgent() bool {
+	return r.disarms() || (r.verb == entersMode && r.mode.makesSafe())
+}
+
+// disarms reports whether the request disarms and does nothing else.
+func (r request) disarms() bool { return r.verb == onlyArms && r.endsDisarmed() }
+
+// endsDisarmed reports whether the last step of the request disarms.
+func (r request) endsDisarmed() bool { return r.arm != nil && !*r.arm }
+
+// arms reports whether the request leads to an armed vehicle.
+func (r request) arms() bool { return r.enters(ModeTakeoff) || (r.arm != nil && *r.arm) }
+
+// entersSticks reports whether the request enters a mode that is flown by sticks.
+func (r request) entersSticks() bool { return r.verb == entersMode && r.mode.flownBySticks() }
+
+// toPlace reports whether the request flies to a place, or lands there.
+func (r request) toPlace() bool { return r.verb == goesTo || (r.enters(ModeLand) && r.lat != nil) }
+
+// enters reports whether the request is to enter a mode. A goto enters none: it flies to a place.
+func (r request) enters(mode Mode) bool { return r.verb == entersMode && r.mode == mode }
+
+// setsMode reports whether the request leads to a mode.
+func (r request) setsMode() bool { return r.verb != onlyArms }
+
+// leadsTo is the mode that a request leads to which sets one.
+func (r request) leadsTo() Mode {
+	if r.verb == goesTo {
+		return ModeHold
+	}
+	return r.mode
+}
+
+// equals reports whether both ask for the same, whoever asks.
+func (r request) equals(o request) bool {
+	r.from = netip.Addr{}
+	o.from = netip.Addr{}
+	return reflect.DeepEqual(r, o)
+}
+
+// name is what the request is in a sentence.
+func (r request) name() string {
+	switch r.verb {
+	case onlyArms:
+		return "arm"
+	case goesTo:
+		return "goto"
+	}
+	return r.mode.String()
+}
+
+func (o offset) given() bool { return o != offset{} }
+
+// overGround reports whether it says where the place is, not only how high.
+func (o offset) overGround() bool { return o.north != nil || o.east != nil || o.byNose() }
+
+// byNose reports whether it counts from where the nose points.
+func (o offset) byNose() bool { return o.forward != nil || o.right != nil }
+
+// field is its first field, in words.
+func (o offset) field() string {
+	for _, f := range []struct {
+		name  string
+		value *float64
+	}{{"north", o.north}, {"east", o.east}, {"forward", o.forward}, {"right", o.right}} {
+		if f.value != nil {
+			return f.name
+		}
+	}
+	return "up"
+}
+
+// or returns *v, or its second argument if v was not given.
+func or(v *float64, otherwise float64) float64 {
+	if v == nil {
+		return otherwise
+	}
+	return *v
 }

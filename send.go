@@ -69,87 +69,6 @@ func (d *drone) untilGone(t *task, s *step, x *departure, now time.Time) decisio
 	return x.decide(reports, d.view(now).isClear(), d.link.hasFallen(), now)
 }
 
-// untilProven decides from then on.
-func (d *drone) untilProven(t *task, c *command, now time.Time) decision {
-	c.copyDue = d.cmd.stood.dueAnew(c.copyDue)
-	if !c.blind && d.link.hasFallen() {
-		// The ack is on the way as well, and so may be a pilot's switch.
-		c.copyDue = later(c.copyDue, now.Add(lineJitter))
-	}
-	d.machine.reports.awaited = c.copyDue
-	return c.decide(&d.machine, d.cmd.acks.roundTrip(), t.takenOver(), now)
-}
-
-// carryOn does what was decided for a step.
-func (d *drone) carryOn(t *task, c *command, m move) (err error) {
-	switch m {
-	case ask:
-		d.cmd.askForReport(true, time.Now())
-		return nil
-	case depart:
-		err = d.depart(t, c)
-	case sendCopy:
-		t.sendCopy(c)
-	case leaveOut:
-		// Its time passes. Those that were missed are not made up either.
-	}
-	c.copyDue = time.Now().Add(d.cmd.acks.copyGap())
-	return err
-}
-
-// depart sends a step's first copy. If the port is away by then the step waits for another report. It stays due since
-// before, and so does not wait for another 1.5 s.
-func (d *drone) depart(t *task, c *command) error {
-	s := c.step
-
-	// Not machine.explains: that also accepts the mode that a disarmed vehicle falls back to.
-	if g := d.machine.commanded; t.command != nil && s.arms() && g != nil && d.machine.last.custom != g.number {
-		return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
-	}
-	if err := d.placeAnew(t, s); err != nil {
-		return err
-	}
-	c.before = d.machine.last
-	if t.sendCopy(c); c.copies == 0 {
-		d.machine.reports.portAwayAt = time.Now()
-		d.machine.reports.askNow()
-	}
-	return nil
-}
-
-// notSent is the error of a step that could not go.
-func (d *drone) notSent(t *task, s *step, why move) error {
-	switch {
-	case why == tooNear:
-		return d.view(time.Now()).tooLow(t.request.name())
-	case d.machine.reports.portAway && t.command == nil:
-		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
-	}
-	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
-}
-
-// placeAnew makes the place of a step that flies to one in metres, by the report that the step follows: the vehicle
-// has moved on since its plan was made. It goes out right behind that, and its copies fly to the same place. What
-// height the plan keeps it keeps.
-func (d *drone) placeAnew(t *task, s *step) error {
-	if !t.request.offset.given() || !s.away || s.cmd != common.MAV_CMD_DO_REPOSITION {
-		return nil
-	}
-	v := d.view(time.Now())
-	r := t.request.placed(v)
-	if err := d.checkLimits(r); err != nil {
-		return err
-	}
-	to, err := r.destination(v, &aim{place: *t.plan.destination})
-	if err != nil {
-		return err
-	}
-	anew := r.reposition(v, to)
-	s.x, s.y, s.p = anew.x, anew.y, anew.p
-	t.plan.destination = &to
-	return nil
-}
-
 // ready is when a step may go out: its sticks were streamed for long enough, the last mode change
 // is long enough ago, and no late ack of an earlier command can answer it.
 func (d *drone) ready(s *step) time.Time {
@@ -164,26 +83,24 @@ func (d *drone) ready(s *step) time.Time {
 	return at
 }
 
+// departure is a step that is due: it goes out after a report (rule 5), and to a place only once the drone is
+// clear of the ground (rule 11).
+type departure struct {
+	// due is when it could first go; zero if it could not yet.
+	due time.Time
+
+	// whose says what it waits for.
+	whose whoseStep
+
+	// away: it flies to a place
+	away bool
+
+	trip time.Duration
+}
+
 // departure is that of the task's next step, which could first go when it was due.
 func (t *task) departure(s *step, due time.Time) departure {
 	return departure{due: due, whose: t.whoseStep(s, due), away: s.away, trip: t.commander.acks.roundTrip()}
-}
-
-// whoseStep is whose the task's next step is.
-func (t *task) whoseStep(s *step, due time.Time) whoseStep {
-	switch {
-	case s.asks():
-		return question
-	case t.firstLeg != nil:
-		return ownLanding
-	case t.unasked():
-		return forSilentClient
-	case t.command != nil || due.Sub(t.askedAt) > dueAtOnce:
-		return laterStep
-	case t.request.urgent():
-		return firstToSafety
-	}
-	return firstStep
 }
 
 // whoseStep is whose step departs, and so which report it follows (rule 5).
@@ -209,19 +126,21 @@ const (
 	question
 )
 
-// departure is a step that is due: it goes out after a report (rule 5), and to a place only once the drone is
-// clear of the ground (rule 11).
-type departure struct {
-	// due is when it could first go; zero if it could not yet.
-	due time.Time
-
-	// whose says what it waits for.
-	whose whoseStep
-
-	// away: it flies to a place
-	away bool
-
-	trip time.Duration
+// whoseStep is whose the task's next step is.
+func (t *task) whoseStep(s *step, due time.Time) whoseStep {
+	switch {
+	case s.asks():
+		return question
+	case t.firstLeg != nil:
+		return ownLanding
+	case t.unasked():
+		return forSilentClient
+	case t.command != nil || due.Sub(t.askedAt) > dueAtOnce:
+		return laterStep
+	case t.request.urgent():
+		return firstToSafety
+	}
+	return firstStep
 }
 
 // decide says depart once the step may go out. A report from before the port was last found down does not count. fallen
@@ -294,39 +213,15 @@ func (x *departure) withoutReport(r *reports) time.Time {
 	return time.Time{}
 }
 
-// askForReport requests HEARTBEAT. waits: a step waits for one that proves when it left.
-func (c *commander) askForReport(waits bool, now time.Time) {
-	r := &c.machine.reports
-	r.ask(waits, now)
-	c.acks.link.askTime(waits, now)
-	if r.portAway = c.acks.requestMessage(idHeartbeat) != nil; r.portAway {
-		r.portAwayAt = now
+// untilProven decides for a step from its first copy on.
+func (d *drone) untilProven(t *task, c *command, now time.Time) decision {
+	c.copyDue = d.cmd.stood.dueAnew(c.copyDue)
+	if !c.blind && d.link.hasFallen() {
+		// The ack is on the way as well, and so may be a pilot's switch.
+		c.copyDue = later(c.copyDue, now.Add(lineJitter))
 	}
-}
-
-// sendCopy sends a copy.
-func (t *task) sendCopy(x *command) {
-	c := t.commander
-	s := x.step
-
-	// The port is away or its queue full: this copy is left out.
-	if c.acks.send(x) != nil {
-		return
-	}
-	if t.command == nil {
-		t.answer.behind = c.acks.behind
-	}
-	t.command = x
-	t.armed = t.armed || (s.arms() && !c.machine.last.armed)
-	if s.to != nil {
-		c.machine.claim(s.to, time.Now())
-
-		// A second leg does not end the manoeuvre that it continues.
-		if c.manoeuvre != t.firstLeg {
-			// An older task's, even if this step fails: t's own has not begun.
-			c.endManoeuvre(errSuperseded)
-		}
-	}
+	d.machine.reports.awaited = c.copyDue
+	return c.decide(&d.machine, d.cmd.acks.roundTrip(), t.takenOver(), now)
 }
 
 // decide says what becomes of a command whose first copy went out (rule 6): taken means that a takeover ended its task.
@@ -393,6 +288,101 @@ func (c *command) unproven(taken bool) move {
 		return notShown
 	}
 	return notAcked
+}
+
+// carryOn does what was decided for a step.
+func (d *drone) carryOn(t *task, c *command, m move) (err error) {
+	switch m {
+	case ask:
+		d.cmd.askForReport(true, time.Now())
+		return nil
+	case depart:
+		err = d.depart(t, c)
+	case sendCopy:
+		t.sendCopy(c)
+	case leaveOut:
+		// Its time passes. Those that were missed are not made up either.
+	}
+	c.copyDue = time.Now().Add(d.cmd.acks.copyGap())
+	return err
+}
+
+// depart sends a step's first copy. If the port is away by then the step waits for another report. It stays due since
+// before, and so does not wait for another 1.5 s.
+func (d *drone) depart(t *task, c *command) error {
+	s := c.step
+
+	// Not machine.explains: that also accepts the mode that a disarmed vehicle falls back to.
+	if g := d.machine.commanded; t.command != nil && s.arms() && g != nil && d.machine.last.custom != g.number {
+		return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
+	}
+	if err := d.placeAnew(t, s); err != nil {
+		return err
+	}
+	c.before = d.machine.last
+	if t.sendCopy(c); c.copies == 0 {
+		d.machine.reports.portAwayAt = time.Now()
+		d.machine.reports.askNow()
+	}
+	return nil
+}
+
+// placeAnew makes the place of a step that flies to one in metres, by the report that the step follows: the vehicle
+// has moved on since its plan was made. It goes out right behind that, and its copies fly to the same place. What
+// height the plan keeps it keeps.
+func (d *drone) placeAnew(t *task, s *step) error {
+	if !t.request.offset.given() || !s.away || s.cmd != common.MAV_CMD_DO_REPOSITION {
+		return nil
+	}
+	v := d.view(time.Now())
+	r := t.request.placed(v)
+	if err := d.checkLimits(r); err != nil {
+		return err
+	}
+	to, err := r.destination(v, &aim{place: *t.plan.destination})
+	if err != nil {
+		return err
+	}
+	anew := r.reposition(v, to)
+	s.x, s.y, s.p = anew.x, anew.y, anew.p
+	t.plan.destination = &to
+	return nil
+}
+
+// sendCopy sends a copy.
+func (t *task) sendCopy(x *command) {
+	c := t.commander
+	s := x.step
+
+	// The port is away or its queue full: this copy is left out.
+	if c.acks.send(x) != nil {
+		return
+	}
+	if t.command == nil {
+		t.answer.behind = c.acks.behind
+	}
+	t.command = x
+	t.armed = t.armed || (s.arms() && !c.machine.last.armed)
+	if s.to != nil {
+		c.machine.claim(s.to, time.Now())
+
+		// A second leg does not end the manoeuvre that it continues.
+		if c.manoeuvre != t.firstLeg {
+			// An older task's, even if this step fails: t's own has not begun.
+			c.endManoeuvre(errSuperseded)
+		}
+	}
+}
+
+// notSent is the error of a step that could not go.
+func (d *drone) notSent(t *task, s *step, why move) error {
+	switch {
+	case why == tooNear:
+		return d.view(time.Now()).tooLow(t.request.name())
+	case d.machine.reports.portAway && t.command == nil:
+		return refuse(codeOffline, "the port to the autopilot was down: %s was not sent", commandName(s))
+	}
+	return refuse(codeNoAck, "the autopilot did not answer; %s was not sent", commandName(s))
 }
 
 // failure is the error of a command that was refused, or not shown in time. A refused step

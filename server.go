@@ -150,9 +150,6 @@ func ownHosts(name, resolvConf string, given []string) hostNames {
 	return names
 }
 
-// localSuffixes end names that no public resolver knows.
-var localSuffixes = []string{".localhost", ".local", ".lan", ".home", ".home.arpa", ".internal", ".localdomain"}
-
 // has reports whether a Host header is an address, a name without a dot, a local name or one
 // of ours. After DNS rebinding a browser sends the page's public name, which is none of these.
 func (names hostNames) has(host string) bool {
@@ -171,6 +168,9 @@ func (names hostNames) has(host string) bool {
 	return badPort == nil && (err == nil || !strings.Contains(name, ".") || slices.Contains(names, name) ||
 		slices.ContainsFunc(localSuffixes, func(suffix string) bool { return strings.HasSuffix(name, suffix) }))
 }
+
+// localSuffixes end names that no public resolver knows.
+var localSuffixes = []string{".localhost", ".local", ".lan", ".home", ".home.arpa", ".internal", ".localdomain"}
 
 // clientOf returns the address of a client, without port and zone. IPv4 in IPv6
 // becomes IPv4, and all loopback addresses become one.
@@ -209,6 +209,160 @@ func newServer(h http.Handler, max int) server {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}}
+}
+
+// connections keeps at most max connections open. For one more it closes the idle connection
+// whose last request began first, once closeAfter has passed since then. If all are busy, it ends
+// the oldest wait for a manoeuvre; that connection is idle from then on. If no connection waits
+// for a manoeuvre, the new one waits until a command is answered.
+type connections struct {
+	max int
+
+	// mu: guards all below, and the fields of each connection
+	mu sync.Mutex
+
+	open map[net.Conn]*connection
+}
+
+// connection is one connection. It counts as idle while it is not busy.
+type connection struct {
+	net.Conn
+	list *connections
+
+	// usedAt is when its last request began, or makeRoom ended its wait; at first, when it was accepted.
+	usedAt time.Time
+
+	// busy: a command is carried out, or events are sent
+	busy bool
+
+	// endWait: ends its wait for a manoeuvre; nil if it has none
+	endWait func()
+}
+
+// add waits until there is room for a connection, and adds it.
+func (l *connections) add(c net.Conn) *connection {
+	for !l.makeRoom() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[c] = &connection{Conn: c, list: l, usedAt: time.Now()}
+	return l.open[c]
+}
+
+// makeRoom reports whether there is room for one more connection. If there is none it
+// closes a connection, or ends a wait so that it can soon close one.
+func (l *connections) makeRoom() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.open) < l.max {
+		return true
+	}
+	var idle, waiting *connection
+	for _, c := range l.open {
+		if !c.busy && (idle == nil || c.usedAt.Before(idle.usedAt)) {
+			idle = c
+		} else if c.endWait != nil && (waiting == nil || c.usedAt.Before(waiting.usedAt)) {
+			waiting = c
+		}
+	}
+	if idle != nil && time.Since(idle.usedAt) >= closeAfter {
+		// net/http notices
+		idle.Close()
+		delete(l.open, idle.Conn)
+		return true
+	}
+	if idle == nil && waiting != nil {
+		waiting.endWait()
+		waiting.busy = false
+		waiting.usedAt = time.Now()
+	}
+	return false
+}
+
+// stateChanged records when requests begin and end on a connection, and when it is closed.
+func (l *connections) stateChanged(conn net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.open[conn]
+	switch {
+	case c == nil:
+		// makeRoom has closed it
+	case state == http.StateActive:
+		c.usedAt = time.Now()
+	case state == http.StateIdle:
+		c.busy = false
+		c.endWait = nil
+	case state == http.StateClosed:
+		delete(l.open, conn)
+	}
+}
+
+// connKey is the key of the connection in the context of its requests.
+type connKey struct{}
+
+// connOf returns the connection of a request. A test that calls the handler without a
+// server gets a connection that is in no list.
+func connOf(r *http.Request) *connection {
+	if c, ok := r.Context().Value(connKey{}).(*connection); ok {
+		return c
+	}
+	return &connection{list: new(connections)}
+}
+
+// bodyFollows reports whether a body waits behind a request that has none, by its headers, or comes within a time.
+// Another request may wait there too: that begins with the capital letters of its method, as no JSON does.
+func (c *connection) bodyFollows(within time.Duration) bool {
+	head, ok := c.Conn.(*headConn)
+	for end := time.Now().Add(within); ok; time.Sleep(time.Millisecond) {
+		b := bytes.TrimLeft(head.follows(), " \t\r\n")
+		if len(b) > 0 {
+			return b[0] < 'A' || b[0] > 'Z'
+		}
+		if !time.Now().Before(end) {
+			return false
+		}
+	}
+	return false
+}
+
+// gone reports whether the client has closed its side. net/http notices that too late.
+func (c *connection) gone() bool {
+	n, err := peek(c.socket(), make([]byte, 1))
+
+	// The end of what the client sends.
+	return (n == 0 && err == nil) || err == syscall.ECONNRESET
+}
+
+// markBusy marks the connection as busy until its request is answered. endWait ends
+// the request's wait; nil if it has none.
+func (c *connection) markBusy(endWait func()) {
+	c.list.mu.Lock()
+	defer c.list.mu.Unlock()
+	c.busy = true
+	c.endWait = endWait
+}
+
+// limitUntaken ends the connection when what was written was not taken for a time; the system keeps so many bytes.
+func (c *connection) limitUntaken(bytes int, within time.Duration) {
+	tcp, ok := c.socket().(quietTCP)
+	if !ok {
+		return
+	}
+	tcp.SetWriteBuffer(bytes)
+	if raw, err := tcp.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) {
+			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, userTimeout, int(within.Milliseconds()))
+		})
+	}
+}
+
+// socket is the connection itself.
+func (c *connection) socket() net.Conn {
+	if head, ok := c.Conn.(*headConn); ok {
+		return head.Conn
+	}
+	return c.Conn
 }
 
 // headListener accepts connections whose requests can be told from what follows them.
@@ -291,9 +445,6 @@ func (c *headConn) CloseWrite() error {
 	return nil
 }
 
-// peekAtMost is how much of what waits is looked at, in bytes.
-const peekAtMost = 64
-
 // follows returns the beginning of what waits behind the request that is being answered.
 func (c *headConn) follows() []byte {
 	c.mu.Lock()
@@ -303,6 +454,9 @@ func (c *headConn) follows() []byte {
 	n, _ := peek(c.Conn, rest)
 	return append(b, rest[:max(n, 0)]...)
 }
+
+// peekAtMost is how much of what waits is looked at, in bytes.
+const peekAtMost = 64
 
 // peek looks at what waits in a connection. At its end, n is 0 and err nil; where nothing waits n is below 0.
 func peek(c net.Conn, b []byte) (n int, err error) {
@@ -315,158 +469,4 @@ func peek(c net.Conn, b []byte) (n int, err error) {
 	raw, _ := tcp.SyscallConn()
 	raw.Control(func(fd uintptr) { n, _, err = syscall.Recvfrom(int(fd), b, syscall.MSG_PEEK|syscall.MSG_DONTWAIT) })
 	return n, err
-}
-
-// connections keeps at most max connections open. For one more it closes the idle connection
-// whose last request began first, once closeAfter has passed since then. If all are busy, it ends
-// the oldest wait for a manoeuvre; that connection is idle from then on. If no connection waits
-// for a manoeuvre, the new one waits until a command is answered.
-type connections struct {
-	max int
-
-	// mu: guards all below, and the fields of each connection
-	mu sync.Mutex
-
-	open map[net.Conn]*connection
-}
-
-// connection is one connection. It counts as idle while it is not busy.
-type connection struct {
-	net.Conn
-	list *connections
-
-	// usedAt is when its last request began, or makeRoom ended its wait; at first, when it was accepted.
-	usedAt time.Time
-
-	// busy: a command is carried out, or events are sent
-	busy bool
-
-	// endWait: ends its wait for a manoeuvre; nil if it has none
-	endWait func()
-}
-
-// connKey is the key of the connection in the context of its requests.
-type connKey struct{}
-
-// connOf returns the connection of a request. A test that calls the handler without a
-// server gets a connection that is in no list.
-func connOf(r *http.Request) *connection {
-	if c, ok := r.Context().Value(connKey{}).(*connection); ok {
-		return c
-	}
-	return &connection{list: new(connections)}
-}
-
-// add waits until there is room for a connection, and adds it.
-func (l *connections) add(c net.Conn) *connection {
-	for !l.makeRoom() {
-		time.Sleep(10 * time.Millisecond)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open[c] = &connection{Conn: c, list: l, usedAt: time.Now()}
-	return l.open[c]
-}
-
-// makeRoom reports whether there is room for one more connection. If there is none it
-// closes a connection, or ends a wait so that it can soon close one.
-func (l *connections) makeRoom() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.open) < l.max {
-		return true
-	}
-	var idle, waiting *connection
-	for _, c := range l.open {
-		if !c.busy && (idle == nil || c.usedAt.Before(idle.usedAt)) {
-			idle = c
-		} else if c.endWait != nil && (waiting == nil || c.usedAt.Before(waiting.usedAt)) {
-			waiting = c
-		}
-	}
-	if idle != nil && time.Since(idle.usedAt) >= closeAfter {
-		// net/http notices
-		idle.Close()
-		delete(l.open, idle.Conn)
-		return true
-	}
-	if idle == nil && waiting != nil {
-		waiting.endWait()
-		waiting.busy = false
-		waiting.usedAt = time.Now()
-	}
-	return false
-}
-
-// stateChanged records when requests begin and end on a connection, and when it is closed.
-func (l *connections) stateChanged(conn net.Conn, state http.ConnState) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.open[conn]
-	switch {
-	case c == nil:
-		// makeRoom has closed it
-	case state == http.StateActive:
-		c.usedAt = time.Now()
-	case state == http.StateIdle:
-		c.busy = false
-		c.endWait = nil
-	case state == http.StateClosed:
-		delete(l.open, conn)
-	}
-}
-
-// markBusy marks the connection as busy until its request is answered. endWait ends
-// the request's wait; nil if it has none.
-func (c *connection) markBusy(endWait func()) {
-	c.list.mu.Lock()
-	defer c.list.mu.Unlock()
-	c.busy = true
-	c.endWait = endWait
-}
-
-// gone reports whether the client has closed its side. net/http notices that too late.
-func (c *connection) gone() bool {
-	n, err := peek(c.socket(), make([]byte, 1))
-
-	// The end of what the client sends.
-	return (n == 0 && err == nil) || err == syscall.ECONNRESET
-}
-
-// socket is the connection itself.
-func (c *connection) socket() net.Conn {
-	if head, ok := c.Conn.(*headConn); ok {
-		return head.Conn
-	}
-	return c.Conn
-}
-
-// limitUntaken ends the connection when what was written was not taken for a time; the system keeps so many bytes.
-func (c *connection) limitUntaken(bytes int, within time.Duration) {
-	tcp, ok := c.socket().(quietTCP)
-	if !ok {
-		return
-	}
-	tcp.SetWriteBuffer(bytes)
-	if raw, err := tcp.SyscallConn(); err == nil {
-		raw.Control(func(fd uintptr) {
-			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, userTimeout, int(within.Milliseconds()))
-		})
-	}
-}
-
-// bodyFollows reports whether a body waits behind a request that has none, by its headers, or comes within a time.
-// Another request may wait there too: that begins with the capital letters of its method, as no JSON does.
-func (c *connection) bodyFollows(within time.Duration) bool {
-	head, ok := c.Conn.(*headConn)
-	for end := time.Now().Add(within); ok; time.Sleep(time.Millisecond) {
-		b := bytes.TrimLeft(head.follows(), " \t\r\n")
-		if len(b) > 0 {
-			return b[0] < 'A' || b[0] > 'Z'
-		}
-		if !time.Now().Before(end) {
-			return false
-		}
-	}
-	return false
 }

@@ -118,41 +118,6 @@ func (s *signing) opened() {
 	}
 }
 
-// holds reports whether a message waits for the vehicle's stamp: before it only HEARTBEAT goes out, because the vehicle
-// takes no stamp that is far behind its own.
-func (s *signing) holds(m message.Message) bool {
-	_, beat := m.(*minimal.MessageHeartbeat)
-	return s != nil && s.heard == 0 && !beat
-}
-
-// sign returns a frame that has the flag for it, with its signature. The stamp is later than our last one and than what
-// was heard, and our clock's where that is later still.
-func (s *signing) sign(b []byte, now time.Time) []byte {
-	s.sent = max(s.sent+1, s.heard+1, clockStamp(now))
-	b = append(b, signLink)
-	b = binary.LittleEndian.AppendUint64(b, s.sent)[:len(b)+stampSize]
-	own := s.signature(b)
-	return append(b, own[:]...)
-}
-
-// signature is of a frame up to its stamp.
-func (s *signing) signature(b []byte) (own [ownSize]byte) {
-	var all [len(s.key) + maxFrame]byte
-	n := copy(all[:], s.key[:])
-	n += copy(all[n:], b)
-	sum := sha256.Sum256(all[:n])
-	copy(own[:], sum[:])
-	return own
-}
-
-// clockStamp is our clock's stamp; 0 where the clock can't be right.
-func clockStamp(now time.Time) uint64 {
-	if now.Before(clockFrom) || now.After(clockUntil) {
-		return 0
-	}
-	return uint64(now.Sub(stampFrom) / stampUnit)
-}
-
 // hear judges a frame that comes, whole as it is on the line.
 func (s *signing) hear(f rawFrame, now time.Time) refusal {
 	why := s.judge(f)
@@ -204,6 +169,41 @@ func (s *signing) count(stream signStream, stamp uint64) refusal {
 		s.newest = max(s.newest, stamp)
 	}
 	return notRefused
+}
+
+// holds reports whether a message waits for the vehicle's stamp: before it only HEARTBEAT goes out, because the vehicle
+// takes no stamp that is far behind its own.
+func (s *signing) holds(m message.Message) bool {
+	_, beat := m.(*minimal.MessageHeartbeat)
+	return s != nil && s.heard == 0 && !beat
+}
+
+// sign returns a frame that has the flag for it, with its signature. The stamp is later than our last one and than what
+// was heard, and our clock's where that is later still.
+func (s *signing) sign(b []byte, now time.Time) []byte {
+	s.sent = max(s.sent+1, s.heard+1, clockStamp(now))
+	b = append(b, signLink)
+	b = binary.LittleEndian.AppendUint64(b, s.sent)[:len(b)+stampSize]
+	own := s.signature(b)
+	return append(b, own[:]...)
+}
+
+// clockStamp is our clock's stamp; 0 where the clock can't be right.
+func clockStamp(now time.Time) uint64 {
+	if now.Before(clockFrom) || now.After(clockUntil) {
+		return 0
+	}
+	return uint64(now.Sub(stampFrom) / stampUnit)
+}
+
+// signature is of a frame up to its stamp.
+func (s *signing) signature(b []byte) (own [ownSize]byte) {
+	var all [len(s.key) + maxFrame]byte
+	n := copy(all[:], s.key[:])
+	n += copy(all[n:], b)
+	sum := sha256.Sum256(all[:n])
+	copy(own[:], sum[:])
+	return own
 }
 
 // fault is why no autopilot is heard that may be; nil where one is.

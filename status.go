@@ -15,50 +15,6 @@ import (
 // reads it.
 const ownVersion = "v1.5.0"
 
-// number is a number of an answer; NaN, which means unknown, is null.
-type number float64
-
-var null = []byte("null")
-
-// MarshalJSON writes no exponent.
-func (n number) MarshalJSON() ([]byte, error) {
-	v := float64(n)
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return null, nil
-	}
-	return strconv.AppendFloat(nil, v, 'f', -1, 64), nil
-}
-
-// rounded is v rounded to that many decimals.
-func rounded(v float64, decimals int) number {
-	scale := math.Pow10(decimals)
-
-	// + 0 turns −0 into 0
-	return number(math.Round(v*scale)/scale + 0)
-}
-
-// ifKnown returns the address of v; nil, which is null in JSON, if it is not known.
-func ifKnown[T any](known bool, v T) *T {
-	if !known {
-		return nil
-	}
-	return &v
-}
-
-// word returns the address of s; nil if it is empty.
-func word(s string) *string { return ifKnown(s != "", s) }
-
-// age returns the seconds since at; unknown if at is zero.
-func age(now, at time.Time) number {
-	if at.IsZero() {
-		return number(math.NaN())
-	}
-	return rounded(now.Sub(at).Seconds(), 2)
-}
-
-// landedStates are the names of MAV_LANDED_STATE in the API. Any other number is unknown.
-var landedStates = map[landedState]string{1: "on_ground", 2: "in_air", 3: "takeoff", 4: "landing"}
-
 // snapshot is the drone at one moment, for the status.
 type snapshot struct {
 	situation
@@ -90,12 +46,6 @@ type snapshot struct {
 	from netip.Addr
 
 	link linkState
-}
-
-// autopilotName is a MAV_AUTOPILOT in the API: ardupilot stands for ardupilotmega. It is "" for one
-// that has no name.
-func autopilotName(a common.MAV_AUTOPILOT) string {
-	return strings.TrimSuffix(knownName(a.String(), "MAV_AUTOPILOT_"), "mega")
 }
 
 // statusBody is the status (docs/openapi.yaml, Status). A group or a value that the vehicle never reported is
@@ -286,6 +236,9 @@ func (body *statusBody) dropUnsure() {
 	}
 }
 
+// landedStates are the names of MAV_LANDED_STATE in the API. Any other number is unknown.
+var landedStates = map[landedState]string{1: "on_ground", 2: "in_air", 3: "takeoff", 4: "landing"}
+
 func (s *snapshot) vehicleBody() *vehicleBody {
 	id := &s.tel.id
 	returns := s.returnAltitude()
@@ -300,6 +253,12 @@ func (s *snapshot) vehicleBody() *vehicleBody {
 
 		ReturnAltitude: ifKnown(!math.IsNaN(returns), rounded(returns, 1)),
 	}
+}
+
+// autopilotName is a MAV_AUTOPILOT in the API: ardupilot stands for ardupilotmega. It is "" for one
+// that has no name.
+func autopilotName(a common.MAV_AUTOPILOT) string {
+	return strings.TrimSuffix(knownName(a.String(), "MAV_AUTOPILOT_"), "mega")
 }
 
 // renderFlight adds where the vehicle is, how it moves and how it is tilted.
@@ -393,17 +352,6 @@ func (s *snapshot) inputBody(client netip.Addr) inputBody {
 	}
 }
 
-// behind is how far the line is behind, in seconds; NaN if unknown.
-func (l *linkState) behind() float64 { return nanIf(!l.lagKnown, l.lag.Seconds()) }
-
-// joined is both texts; either may be "".
-func joined(a, b string) string {
-	if a == "" || b == "" {
-		return a + b
-	}
-	return a + "; " + b
-}
-
 func (l *linkState) body(heartbeatAge number) linkBody {
 	return linkBody{
 		Device:       l.device,
@@ -416,6 +364,17 @@ func (l *linkState) body(heartbeatAge number) linkBody {
 		Sent:         l.sent,
 		Error:        ifKnown(l.fault != nil, fmt.Sprint(l.fault)),
 	}
+}
+
+// behind is how far the line is behind, in seconds; NaN if unknown.
+func (l *linkState) behind() float64 { return nanIf(!l.lagKnown, l.lag.Seconds()) }
+
+// joined is both texts; either may be "".
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
 }
 
 type messageBody struct {
@@ -433,4 +392,45 @@ func messages(texts []statusText, now time.Time) []messageBody {
 		list = append(list, messageBody{severities[min(int(t.severity), len(severities)-1)], t.text, age(now, t.at)})
 	}
 	return list
+}
+
+// word returns the address of s; nil if it is empty.
+func word(s string) *string { return ifKnown(s != "", s) }
+
+// ifKnown returns the address of v; nil, which is null in JSON, if it is not known.
+func ifKnown[T any](known bool, v T) *T {
+	if !known {
+		return nil
+	}
+	return &v
+}
+
+// age returns the seconds since at; unknown if at is zero.
+func age(now, at time.Time) number {
+	if at.IsZero() {
+		return number(math.NaN())
+	}
+	return rounded(now.Sub(at).Seconds(), 2)
+}
+
+// rounded is v rounded to that many decimals.
+func rounded(v float64, decimals int) number {
+	scale := math.Pow10(decimals)
+
+	// + 0 turns −0 into 0
+	return number(math.Round(v*scale)/scale + 0)
+}
+
+// number is a number of an answer; NaN, which means unknown, is null.
+type number float64
+
+var null = []byte("null")
+
+// MarshalJSON writes no exponent.
+func (n number) MarshalJSON() ([]byte, error) {
+	v := float64(n)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return null, nil
+	}
+	return strconv.AppendFloat(nil, v, 'f', -1, 64), nil
 }

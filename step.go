@@ -38,7 +38,45 @@ type step struct {
 	optional bool
 }
 
-func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 1 }
+// enter is DO_SET_MODE to the autopilot's own mode that stands for one of ours.
+func (f firmware) enter(mode Mode) step { return f.setMode(mode, entered[f][mode]) }
+
+// setMode is DO_SET_MODE with the autopilot's own mode number; mode is our word for that mode.
+// Bit 0 of param1 says that a custom mode follows.
+func (f firmware) setMode(mode Mode, custom uint32) step {
+	s := f.step(common.MAV_CMD_DO_SET_MODE, 1, float32(custom))
+	if f == px4 {
+		s.p[1] = float32(custom >> 16 & 0xff)
+		s.p[2] = float32(custom >> 24)
+	}
+	return s.leadingTo(mode, custom)
+}
+
+func (f firmware) armDisarm(arm bool) step {
+	s := f.step(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
+	if arm {
+		s.p[0] = 1
+	}
+	return s
+}
+
+// step is a COMMAND_LONG with the given params from param1 on; the others are unset.
+func (f firmware) step(cmd common.MAV_CMD, params ...float32) step {
+	s := step{cmd: cmd}
+	if f == px4 {
+		for i := range s.p {
+			s.p[i] = float32(math.NaN())
+		}
+	}
+	copy(s.p[:], params)
+	return s
+}
+
+// leadingTo is s with the goal that it leads to.
+func (s step) leadingTo(mode Mode, custom uint32) step {
+	s.to = &goal{mode: mode, number: custom}
+	return s
+}
 
 // needsStream reports whether a stick stream, if one runs, must have run for a while before the
 // step: it enters a stick mode, or arms. ArduPilot without a receiver arms only on a stream.
@@ -73,44 +111,15 @@ func (s *step) message(system byte, confirmation uint8) message.Message {
 	}
 }
 
-// step is a COMMAND_LONG with the given params from param1 on; the others are unset.
-func (f firmware) step(cmd common.MAV_CMD, params ...float32) step {
-	s := step{cmd: cmd}
-	if f == px4 {
-		for i := range s.p {
-			s.p[i] = float32(math.NaN())
-		}
+// commandName is what a step is, in a sentence.
+func commandName(s *step) string {
+	if s.arms() {
+		return "arming"
 	}
-	copy(s.p[:], params)
-	return s
-}
-
-// leadingTo is s with the goal that it leads to.
-func (s step) leadingTo(mode Mode, custom uint32) step {
-	s.to = &goal{mode: mode, number: custom}
-	return s
-}
-
-// setMode is DO_SET_MODE with the autopilot's own mode number; mode is our word for that mode.
-// Bit 0 of param1 says that a custom mode follows.
-func (f firmware) setMode(mode Mode, custom uint32) step {
-	s := f.step(common.MAV_CMD_DO_SET_MODE, 1, float32(custom))
-	if f == px4 {
-		s.p[1] = float32(custom >> 16 & 0xff)
-		s.p[2] = float32(custom >> 24)
+	if s.holds {
+		return "the hold"
 	}
-	return s.leadingTo(mode, custom)
-}
-
-// enter is DO_SET_MODE to the autopilot's own mode that stands for one of ours.
-func (f firmware) enter(mode Mode) step { return f.setMode(mode, entered[f][mode]) }
-
-func (f firmware) armDisarm(arm bool) step {
-	s := f.step(common.MAV_CMD_COMPONENT_ARM_DISARM, 0, 0)
-	if arm {
-		s.p[0] = 1
-	}
-	return s
+	return cmp.Or(commandNames[s.cmd], fmt.Sprintf("command %d", s.cmd))
 }
 
 var commandNames = map[common.MAV_CMD]string{
@@ -122,13 +131,4 @@ var commandNames = map[common.MAV_CMD]string{
 	common.MAV_CMD_CONDITION_YAW:        "the heading",
 }
 
-// commandName is what a step is, in a sentence.
-func commandName(s *step) string {
-	if s.arms() {
-		return "arming"
-	}
-	if s.holds {
-		return "the hold"
-	}
-	return cmp.Or(commandNames[s.cmd], fmt.Sprintf("command %d", s.cmd))
-}
+func (s *step) arms() bool { return s.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && s.p[0] == 1 }

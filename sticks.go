@@ -45,6 +45,33 @@ const (
 	undoneIn = 500 * time.Millisecond
 )
 
+// Times and limits of other sticks than ours (docs/design.md, "Who has the sticks").
+const (
+	// overrideTimeout is how long ArduPilot remembers sticks that were not released.
+	overrideTimeout = 3500 * time.Millisecond
+
+	// othersFor is how long somebody else's sticks count after their last frame.
+	othersFor = 3 * time.Second
+
+	// actsFor is how long a stick that was sent may act on PX4. By default it lets go of one after 0.5 s.
+	actsFor = time.Second
+
+	// sentKept is how many sticks that were sent are kept: those of 4 s.
+	sentKept = int(4 * time.Second / stickEvery)
+
+	// axisSlack, of 1,000, is what an axis may lose on its way through PX4.
+	axisSlack = 2
+
+	// switchesIn is how long channels 5 to 16 may jump by themselves after they first had values.
+	switchesIn = 3 * time.Second
+
+	// idleBelow, in µs of RC_CHANNELS 3 (throttle): up to this the receiver counts as idle.
+	idleBelow = 1350
+
+	// switchJump, in µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts.
+	switchJump = 100
+)
+
 // stickPhase is what the stick stream does.
 type stickPhase uint8
 
@@ -66,13 +93,6 @@ type axes struct{ x, y, z, r int16 }
 type sentAxes struct {
 	axes
 	at time.Time
-}
-
-// shows reports whether PX4's report of the sticks that act has these axes. Up to 1.16 its throttle is ±1000.
-func (a axes) shows(report axes) bool {
-	near := func(x, y int16) bool { return max(x, y)-min(x, y) <= axisSlack }
-	throttle := near(a.z, report.z) || near(a.z, (report.z+1000)/2)
-	return near(a.x, report.x) && near(a.y, report.y) && near(a.r, report.r) && throttle
 }
 
 // released gives ArduPilot's receiver its sticks back.
@@ -155,6 +175,155 @@ type sticks struct {
 	acts stickActs
 }
 
+// receiverState is what is known of the vehicle's own RC receiver.
+type receiverState uint8
+
+const (
+	// receiverNone: never there, lost or unknown
+	receiverNone receiverState = iota
+
+	// receiverIdle: live, its throttle low
+	receiverIdle
+
+	// receiverInUse: live, and somebody flies by it
+	receiverInUse
+)
+
+// sources is what is known of who else may move the sticks. SYS_STATUS shows the receiver only
+// while no stream of ours runs.
+type sources struct {
+	// validFrom is from when on SYS_STATUS shows the receiver: an earlier stream hides it until then.
+	validFrom time.Time
+
+	receiver receiverState
+
+	// known: the receiver's state was heard
+	known bool
+
+	// oursFirst: PX4 accepted a stick mode with our stream before a transmitter was heard
+	oursFirst bool
+
+	// heardInFlight: a transmitter was heard since the arming; while disarmed: it is heard now
+	heardInFlight bool
+
+	// transmitterAt is when a transmitter was heard last, zero if none was; PX4 sends RC_CHANNELS only while it hears
+	// one.
+	transmitterAt time.Time
+
+	// foreignAt is when another program's sticks came last, zero if none did; on PX4 when they acted last, and not
+	// ours.
+	foreignAt time.Time
+
+	// foreignAxes: on PX4 these sticks
+	foreignAxes axes
+
+	// channels: the last RC_CHANNELS
+	channels channels
+
+	// switchesSince is when channels 5 to 16 first had values; zero if they had none.
+	switchesSince time.Time
+}
+
+// held is the client that has the sticks; invalid if none has.
+func (s *sticks) held(v situation) netip.Addr {
+	if !v.mode.flownBySticks() || s.taken || !v.now.Before(s.client.until) || s.src.denied(v.view).given() {
+		return netip.Addr{}
+	}
+	return s.client.from
+}
+
+// clientMoves takes the client's sticks, which go out when the change ends (actForSticks); next keeps tick from taking
+// that back. While a number is kept they wait.
+func (s *sticks) clientMoves(v situation, a axes, from netip.Addr, timeout time.Duration) {
+	s.begin(stickClient, v)
+	s.set(a, v.now)
+	s.client.from, s.client.until, s.client.kind = from, v.now.Add(timeout), v.stickKind()
+	s.client.spoke = v.now
+	s.next = v.now.Add(stickEvery)
+	s.acts.send = true
+}
+
+// tick does what is due, and returns when it is to be called next; zero: there is no stream.
+func (s *sticks) tick(v situation) (next time.Time) {
+	if !v.armed {
+		s.src.heardInFlight = s.src.transmits(v.now)
+	}
+	askedHold := s.client.holdAsked.After(s.client.spoke)
+	if !v.online {
+		// When the link is back somebody else may fly.
+		s.client.spoke = time.Time{}
+		s.client.lost = v.now
+	} else if v.busy && !askedHold {
+		// With a task under way no client is silent; after askedHold it may be our hold.
+		s.client.spoke = v.now
+	}
+	if s.phase == stickClient && s.otherKind(v) {
+		s.client.until = v.now
+		s.acts.notice = fmt.Sprintf("the vehicle has gone over to %s, where sticks mean something else: the "+
+			"client's sticks have ended; set the mode again to take them back", kindNames[v.stickKind()])
+	}
+	if s.phase != stickClient || !v.now.Before(s.client.until) {
+		s.park(v)
+		if s.mayEnd(v) {
+			s.end(v)
+		}
+	}
+	if s.phase == stickOff {
+		return time.Time{}
+	}
+	if s.silent(v) && v.now.Sub(s.client.holdAsked) >= ownAgain {
+		s.client.holdAsked = v.now
+		s.acts.hold = true
+	}
+	if s.driftsSinceOutage(v) {
+		s.client.lost = time.Time{}
+		s.acts.notice = fmt.Sprintf("the link to the autopilot was lost: nobody has the sticks in %s mode, the "+
+			"drone drifts, and mavrest does not hold it; set a mode (hold), or send sticks", v.mode)
+	}
+	if !v.now.Before(s.next) {
+		s.next = v.now.Add(stickEvery)
+		s.acts.send = v.firmware == px4 || v.now.Sub(s.src.foreignAt) >= othersPause
+	}
+	return s.next
+}
+
+// otherKind reports whether the vehicle has gone over to another kind since the client took the sticks: forward
+// is down on a wing.
+func (s *sticks) otherKind(v situation) bool {
+	now := v.stickKind()
+	return s.client.kind != kindUnknown && now != kindUnknown && now != s.client.kind
+}
+
+// mayEnd reports whether the stream that no client moves may end, for one of three reasons: ArduPilot's
+// receiver is in use; it is live and a mode without sticks was set here; the vehicle is disarmed and
+// the client silent for stickIdle. It may end offline too: perhaps only we hear nothing.
+func (s *sticks) mayEnd(v situation) bool {
+	toReceiver := s.src.inUse(v.firmware) || (s.src.live(v.firmware) && !v.shown().flownBySticks() && !s.taken)
+	idle := !v.armed && v.now.Sub(s.client.spoke) >= stickIdle
+	return !v.entering && (toReceiver || idle)
+}
+
+// silent reports whether a client that flew by our stream has fallen silent in the air: a hold is due.
+func (s *sticks) silent(v situation) bool {
+	return s.drifts(v) && !s.client.spoke.IsZero() && v.now.Sub(s.client.spoke) >= silentClient
+}
+
+// driftsSinceOutage reports whether the drone drifts because a lost link has cancelled the hold, and
+// nobody was told yet. It waits for a landed state, which comes a moment after the link.
+func (s *sticks) driftsSinceOutage(v situation) bool {
+	cancelled := v.online && s.client.spoke.IsZero() && !s.client.lost.IsZero()
+	landedKnown := v.landed != 0 || v.now.Sub(s.client.lost) >= freshFor
+	return cancelled && landedKnown && s.drifts(v)
+}
+
+// drifts reports whether the drone flies by our stream and nobody moves it. Not in position mode, where the
+// centred stream holds unless the vehicle is on its wing, nor where PX4 may obey a transmitter.
+func (s *sticks) drifts(v situation) bool {
+	byStream := s.phase == stickNobody && !s.taken && !(v.firmware == px4 && s.src.denied(v.view).given())
+	drifts := v.mode == ModeManual || v.mode == ModeAltitude || (v.mode == ModePosition && v.onWing())
+	return byStream && drifts && v.flying()
+}
+
 func (s *sticks) take() stickActs {
 	acts := s.acts
 	s.acts = stickActs{}
@@ -196,79 +365,6 @@ func (s *sticks) turned(v situation) axes {
 	return beside
 }
 
-func (s *sticks) set(a axes, now time.Time) {
-	if s.axes != a {
-		s.axes = a
-		s.moved, s.restsFrom = now, now
-	}
-}
-
-// begin starts the stream if it does not run, and sets its phase.
-func (s *sticks) begin(phase stickPhase, v situation) {
-	if s.phase == stickOff {
-		s.since, s.next, s.streamed = v.now, v.now, axes{z: ownThrottle(v.view)}
-	}
-	s.phase = phase
-}
-
-// end ends the stream, if it runs. A live receiver has its sticks back at once.
-func (s *sticks) end(v situation) {
-	if s.phase == stickOff {
-		return
-	}
-	s.phase = stickOff
-	s.since = v.now
-	if s.src.live(v.firmware) {
-		s.acts.release = true
-
-		// Our own still show in RC_CHANNELS until then.
-		s.src.hide(v.now.Add(stickEvery + v.trip))
-		return
-	}
-	s.src.hide(v.now.Add(overrideTimeout))
-}
-
-// ownThrottle is the one that nobody gave: it holds the height in the air, stands on wheels, and is low on the ground.
-func ownThrottle(v view) int16 {
-	if v.flying() || v.drives() {
-		return 500
-	}
-	return 0
-}
-
-// centred are the axes without a client. Where their throttle is the thrust, armed, they are level with the
-// throttle as it was: a centred one would drop the vehicle or shoot it up. On wheels it stands. Disarmed the
-// throttle is low: a raised one would forbid arming.
-func (s *sticks) centred(v situation) axes {
-	if v.sticks() == thrust && v.armed && s.phase != stickOff && !v.drives() {
-		return axes{z: s.axes.z}
-	}
-	return axes{z: ownThrottle(v.view)}
-}
-
-// park takes the stream from the client, and keeps it going if it runs. On PX4 the axes stay as they are where moving
-// them would make PX4 leave a mode: in one that ignores sticks, or may be in force already, and once the plan
-// under way has centred them.
-func (s *sticks) park(v situation) {
-	if s.phase == stickOff {
-		return
-	}
-	if s.phase == stickClient && v.turnsSticks() {
-		// The client may have come to the centre by itself, and never turned.
-		s.restsFrom = v.now
-	}
-	s.phase = stickNobody
-	if v.firmware != px4 || (v.sticks() != unsteered && !v.leaving && !v.resting) {
-		s.set(s.centred(v), v.now)
-	}
-}
-
-// flies reports whether the stream flies the drone: in a stick mode, or in one that is being
-// entered or may have been.
-func (s *sticks) flies(v situation) bool {
-	return s.phase != stickOff && (v.mode.flownBySticks() || v.entering)
-}
-
 // mustRest reports whether the stream must come to rest before PX4 is sent another mode.
 // toSticks means that the other mode is a stick mode. The vehicle leaves also one that it is only about to enter:
 // an earlier command's, which is on its way.
@@ -293,6 +389,14 @@ func (s *sticks) ready(needsStream bool, v situation, arming bool) time.Time {
 	return s.since.Add(stickLead)
 }
 
+// streamForArming is streamForMode where no stream runs. One that runs, even the client's, stays as it is.
+func (s *sticks) streamForArming(v situation) {
+	if s.phase == stickOff {
+		s.streamForMode(v)
+	}
+	s.client.spoke = v.now
+}
+
 // streamForMode starts the stream that a stick mode or an arming needs, or centres the one that runs. Where
 // our sticks can't act it does neither. Another program's sticks alone are no reason: they only pause
 // the stream. A receiver in use gets its sticks back.
@@ -310,14 +414,6 @@ func (s *sticks) streamForMode(v situation) {
 		s.set(s.centred(v), v.now)
 		s.begin(stickNobody, v)
 	}
-}
-
-// streamForArming is streamForMode where no stream runs. One that runs, even the client's, stays as it is.
-func (s *sticks) streamForArming(v situation) {
-	if s.phase == stickOff {
-		s.streamForMode(v)
-	}
-	s.client.spoke = v.now
 }
 
 // giveToClient records that a client's stick mode is in force. The client has the sticks for 3 s.
@@ -394,6 +490,13 @@ func (s *sticks) hearActing(v situation, report axes, left time.Time) {
 	}
 }
 
+// shows reports whether PX4's report of the sticks that act has these axes. Up to 1.16 its throttle is ±1000.
+func (a axes) shows(report axes) bool {
+	near := func(x, y int16) bool { return max(x, y)-min(x, y) <= axisSlack }
+	throttle := near(a.z, report.z) || near(a.z, (report.z+1000)/2)
+	return near(a.x, report.x) && near(a.y, report.y) && near(a.r, report.r) && throttle
+}
+
 // hearChannels takes RC_CHANNELS. A switch of the transmitter that moves gives the pilot his sticks.
 func (s *sticks) hearChannels(v situation, c channels) {
 	if v.firmware == px4 {
@@ -406,6 +509,12 @@ func (s *sticks) hearChannels(v situation, c channels) {
 		s.acts.notice = "a switch of the transmitter moved: the pilot has the sticks; set the mode again to take " +
 			"them back"
 	}
+}
+
+// flies reports whether the stream flies the drone: in a stick mode, or in one that is being
+// entered or may have been.
+func (s *sticks) flies(v situation) bool {
+	return s.phase != stickOff && (v.mode.flownBySticks() || v.entering)
 }
 
 // hearReceiver takes what SYS_STATUS says about the receiver, which our stream hides; throttle is
@@ -435,121 +544,6 @@ func (s *sticks) disarmed(v situation) {
 	}
 }
 
-// clientMoves takes the client's sticks, which go out when the change ends (actForSticks); next keeps tick from taking
-// that back. While a number is kept they wait.
-func (s *sticks) clientMoves(v situation, a axes, from netip.Addr, timeout time.Duration) {
-	s.begin(stickClient, v)
-	s.set(a, v.now)
-	s.client.from, s.client.until, s.client.kind = from, v.now.Add(timeout), v.stickKind()
-	s.client.spoke = v.now
-	s.next = v.now.Add(stickEvery)
-	s.acts.send = true
-}
-
-// otherKind reports whether the vehicle has gone over to another kind since the client took the sticks: forward
-// is down on a wing.
-func (s *sticks) otherKind(v situation) bool {
-	now := v.stickKind()
-	return s.client.kind != kindUnknown && now != kindUnknown && now != s.client.kind
-}
-
-// held is the client that has the sticks; invalid if none has.
-func (s *sticks) held(v situation) netip.Addr {
-	if !v.mode.flownBySticks() || s.taken || !v.now.Before(s.client.until) || s.src.denied(v.view).given() {
-		return netip.Addr{}
-	}
-	return s.client.from
-}
-
-// tick does what is due, and returns when it is to be called next; zero: there is no stream.
-func (s *sticks) tick(v situation) (next time.Time) {
-	if !v.armed {
-		s.src.heardInFlight = s.src.transmits(v.now)
-	}
-	askedHold := s.client.holdAsked.After(s.client.spoke)
-	if !v.online {
-		// When the link is back somebody else may fly.
-		s.client.spoke = time.Time{}
-		s.client.lost = v.now
-	} else if v.busy && !askedHold {
-		// With a task under way no client is silent; after askedHold it may be our hold.
-		s.client.spoke = v.now
-	}
-	if s.phase == stickClient && s.otherKind(v) {
-		s.client.until = v.now
-		s.acts.notice = fmt.Sprintf("the vehicle has gone over to %s, where sticks mean something else: the "+
-			"client's sticks have ended; set the mode again to take them back", kindNames[v.stickKind()])
-	}
-	if s.phase != stickClient || !v.now.Before(s.client.until) {
-		s.park(v)
-		if s.mayEnd(v) {
-			s.end(v)
-		}
-	}
-	if s.phase == stickOff {
-		return time.Time{}
-	}
-	if s.silent(v) && v.now.Sub(s.client.holdAsked) >= ownAgain {
-		s.client.holdAsked = v.now
-		s.acts.hold = true
-	}
-	if s.driftsSinceOutage(v) {
-		s.client.lost = time.Time{}
-		s.acts.notice = fmt.Sprintf("the link to the autopilot was lost: nobody has the sticks in %s mode, the "+
-			"drone drifts, and mavrest does not hold it; set a mode (hold), or send sticks", v.mode)
-	}
-	if !v.now.Before(s.next) {
-		s.next = v.now.Add(stickEvery)
-		s.acts.send = v.firmware == px4 || v.now.Sub(s.src.foreignAt) >= othersPause
-	}
-	return s.next
-}
-
-// mayEnd reports whether the stream that no client moves may end, for one of three reasons: ArduPilot's
-// receiver is in use; it is live and a mode without sticks was set here; the vehicle is disarmed and
-// the client silent for stickIdle. It may end offline too: perhaps only we hear nothing.
-func (s *sticks) mayEnd(v situation) bool {
-	toReceiver := s.src.inUse(v.firmware) || (s.src.live(v.firmware) && !v.shown().flownBySticks() && !s.taken)
-	idle := !v.armed && v.now.Sub(s.client.spoke) >= stickIdle
-	return !v.entering && (toReceiver || idle)
-}
-
-// drifts reports whether the drone flies by our stream and nobody moves it. Not in position mode, where the
-// centred stream holds unless the vehicle is on its wing, nor where PX4 may obey a transmitter.
-func (s *sticks) drifts(v situation) bool {
-	byStream := s.phase == stickNobody && !s.taken && !(v.firmware == px4 && s.src.denied(v.view).given())
-	drifts := v.mode == ModeManual || v.mode == ModeAltitude || (v.mode == ModePosition && v.onWing())
-	return byStream && drifts && v.flying()
-}
-
-// silent reports whether a client that flew by our stream has fallen silent in the air: a hold is due.
-func (s *sticks) silent(v situation) bool {
-	return s.drifts(v) && !s.client.spoke.IsZero() && v.now.Sub(s.client.spoke) >= silentClient
-}
-
-// driftsSinceOutage reports whether the drone drifts because a lost link has cancelled the hold, and
-// nobody was told yet. It waits for a landed state, which comes a moment after the link.
-func (s *sticks) driftsSinceOutage(v situation) bool {
-	cancelled := v.online && s.client.spoke.IsZero() && !s.client.lost.IsZero()
-	landedKnown := v.landed != 0 || v.now.Sub(s.client.lost) >= freshFor
-	return cancelled && landedKnown && s.drifts(v)
-}
-
-// by is who has the sticks in a stick mode: "client", "receiver" (on ArduPilot also another program),
-// "mavrest" if it sends centred ones after somebody else took the drone, or "" if nobody has.
-func (s *sticks) by(v situation) string {
-	switch {
-	case !v.mode.flownBySticks(), s.src.whyNobodyFlies(v.view).given():
-	case s.src.denied(v.view).given(), s.phase == stickOff && s.src.receiver != receiverNone:
-		return "receiver"
-	case s.phase == stickClient:
-		return "client"
-	case s.phase == stickNobody && s.taken:
-		return "mavrest"
-	}
-	return ""
-}
-
 // restarted forgets everything: the autopilot has started again. ArduPilot may have done so in the air:
 // a stream that kept it from falling goes on without its client, as after any takeover.
 func (s *sticks) restarted(v situation) {
@@ -572,80 +566,259 @@ func (s *sticks) farewell(v situation) {
 	s.acts.send = true
 }
 
-// Times and limits of other sticks than ours (docs/design.md, "Who has the sticks").
+// by is who has the sticks in a stick mode: "client", "receiver" (on ArduPilot also another program),
+// "mavrest" if it sends centred ones after somebody else took the drone, or "" if nobody has.
+func (s *sticks) by(v situation) string {
+	switch {
+	case !v.mode.flownBySticks(), s.src.whyNobodyFlies(v.view).given():
+	case s.src.denied(v.view).given(), s.phase == stickOff && s.src.receiver != receiverNone:
+		return "receiver"
+	case s.phase == stickClient:
+		return "client"
+	case s.phase == stickNobody && s.taken:
+		return "mavrest"
+	}
+	return ""
+}
+
+// begin starts the stream if it does not run, and sets its phase.
+func (s *sticks) begin(phase stickPhase, v situation) {
+	if s.phase == stickOff {
+		s.since, s.next, s.streamed = v.now, v.now, axes{z: ownThrottle(v.view)}
+	}
+	s.phase = phase
+}
+
+// park takes the stream from the client, and keeps it going if it runs. On PX4 the axes stay as they are where moving
+// them would make PX4 leave a mode: in one that ignores sticks, or may be in force already, and once the plan
+// under way has centred them.
+func (s *sticks) park(v situation) {
+	if s.phase == stickOff {
+		return
+	}
+	if s.phase == stickClient && v.turnsSticks() {
+		// The client may have come to the centre by itself, and never turned.
+		s.restsFrom = v.now
+	}
+	s.phase = stickNobody
+	if v.firmware != px4 || (v.sticks() != unsteered && !v.leaving && !v.resting) {
+		s.set(s.centred(v), v.now)
+	}
+}
+
+// end ends the stream, if it runs. A live receiver has its sticks back at once.
+func (s *sticks) end(v situation) {
+	if s.phase == stickOff {
+		return
+	}
+	s.phase = stickOff
+	s.since = v.now
+	if s.src.live(v.firmware) {
+		s.acts.release = true
+
+		// Our own still show in RC_CHANNELS until then.
+		s.src.hide(v.now.Add(stickEvery + v.trip))
+		return
+	}
+	s.src.hide(v.now.Add(overrideTimeout))
+}
+
+func (s *sticks) set(a axes, now time.Time) {
+	if s.axes != a {
+		s.axes = a
+		s.moved, s.restsFrom = now, now
+	}
+}
+
+// centred are the axes without a client. Where their throttle is the thrust, armed, they are level with the
+// throttle as it was: a centred one would drop the vehicle or shoot it up. On wheels it stands. Disarmed the
+// throttle is low: a raised one would forbid arming.
+func (s *sticks) centred(v situation) axes {
+	if v.sticks() == thrust && v.armed && s.phase != stickOff && !v.drives() {
+		return axes{z: s.axes.z}
+	}
+	return axes{z: ownThrottle(v.view)}
+}
+
+// ownThrottle is the one that nobody gave: it holds the height in the air, stands on wheels, and is low on the ground.
+func ownThrottle(v view) int16 {
+	if v.flying() || v.drives() {
+		return 500
+	}
+	return 0
+}
+
+// What makes PX4 leave a mode for sticks is one of two parameters, from 1.18 on the second one, which is a speed
+// (docs/autopilots.md, "PX4: sticks that move"). The vehicle is asked for both.
 const (
-	// overrideTimeout is how long ArduPilot remembers sticks that were not released.
-	overrideTimeout = 3500 * time.Millisecond
-
-	// othersFor is how long somebody else's sticks count after their last frame.
-	othersFor = 3 * time.Second
-
-	// actsFor is how long a stick that was sent may act on PX4. By default it lets go of one after 0.5 s.
-	actsFor = time.Second
-
-	// sentKept is how many sticks that were sent are kept: those of 4 s.
-	sentKept = int(4 * time.Second / stickEvery)
-
-	// axisSlack, of 1,000, is what an axis may lose on its way through PX4.
-	axisSlack = 2
-
-	// switchesIn is how long channels 5 to 16 may jump by themselves after they first had values.
-	switchesIn = 3 * time.Second
-
-	// idleBelow, in µs of RC_CHANNELS 3 (throttle): up to this the receiver counts as idle.
-	idleBelow = 1350
-
-	// switchJump, in µs between two successive RC_CHANNELS: a switch jumps, RSSI drifts.
-	switchJump = 100
+	stickOverride = "COM_RC_OVERRIDE"
+	overrideSpeed = "MAN_OVERRIDE_SPD"
 )
 
-// receiverState is what is known of the vehicle's own RC receiver.
-type receiverState uint8
+// movementOverrides reports whether moving sticks make PX4 leave a mode that flies without them.
+func (v view) movementOverrides() bool {
+	if speed, known := v.params[overrideSpeed]; known {
+		return v.firmware == px4 && speed >= 0
+	}
+	return v.firmware == px4 && int(v.param(stickOverride, 1))&1 != 0
+}
 
-const (
-	// receiverNone: never there, lost or unknown
-	receiverNone receiverState = iota
+// movesFor is how long PX4 may call sticks moving after they moved, if nobody turns them.
+func (v view) movesFor() time.Duration {
+	switch speed, known := v.params[overrideSpeed]; {
+	case !known:
+		return stickStill
+	case speed > 0:
+		return undoneIn
+	}
+	return math.MaxInt64
+}
 
-	// receiverIdle: live, its throttle low
-	receiverIdle
+// stickRest is how long sticks must rest before PX4 is sent a mode. Where it is not known which it has, it is the
+// longer.
+func (v view) stickRest() time.Duration {
+	switch speed, known := v.params[overrideSpeed]; {
+	case !known:
+		return stickStill
+	case speed < 0:
+		return 0
+	}
+	return stickTurn
+}
 
-	// receiverInUse: live, and somebody flies by it
-	receiverInUse
-)
+// turnsSticks reports whether sticks that rest must turn before: PX4 goes by the way that they move, or may.
+func (v view) turnsSticks() bool {
+	if speed, known := v.params[overrideSpeed]; known {
+		return v.firmware == px4 && speed >= 0
+	}
+	return v.firmware == px4 && v.overrideUnknown()
+}
 
-// sources is what is known of who else may move the sticks. SYS_STATUS shows the receiver only
-// while no stream of ours runs.
-type sources struct {
-	// validFrom is from when on SYS_STATUS shows the receiver: an earlier stream hides it until then.
-	validFrom time.Time
+// neverOverrides is the setting with which moving sticks undo no switch.
+func (v view) neverOverrides() string {
+	const older, newer = stickOverride + " 0", overrideSpeed + " -1"
+	_, isNewer := v.params[overrideSpeed]
+	switch {
+	case isNewer:
+		return newer
+	case v.overrideUnknown():
+		return older + " (or, from PX4 1.18 on, " + newer + ")"
+	}
+	return older
+}
 
-	receiver receiverState
+// overrideUnknown reports whether the vehicle has told neither of the two.
+func (v view) overrideUnknown() bool {
+	return math.IsNaN(v.param(overrideSpeed, v.param(stickOverride, math.NaN())))
+}
 
-	// known: the receiver's state was heard
-	known bool
+// whyNobodyFlies is why a stick mode would have nobody's sticks: ours can't act, and there are
+// no others. No reason if somebody's act.
+func (s *sources) whyNobodyFlies(v view) reason {
+	transmitter := !v.firmware.ardupilot() && s.transmits(v.now) && !v.noSticks().given()
+	if transmitter || s.inUse(v.firmware) || s.foreign(v.now) {
+		return reason{}
+	}
+	return s.denied(v)
+}
 
-	// oursFirst: PX4 accepted a stick mode with our stream before a transmitter was heard
-	oursFirst bool
+// denied is why our sticks can't act; no reason if they can.
+func (s *sources) denied(v view) reason {
+	rcIn := v.rcIn()
+	noSticks := v.noSticks()
+	switch {
+	case s.foreign(v.now) && v.firmware == px4:
+		return v.aboutRcIn(othersAct)
+	case s.foreign(v.now):
+		return reason{kind: otherProgram}
+	case v.gcsFailsafe > 0:
+		return v.about(groundFailsafe, stickParams[v.firmware], v.gcsFailsafe)
+	case v.firmware.ardupilot():
+		return reason{}
+	case noSticks.given():
+		return noSticks
+	case rcIn == 0:
+		return v.aboutRcIn(onlyTransmitter)
+	case rcIn == 2 && s.heardInFlight:
+		return v.aboutRcIn(transmitterWasOn)
+	case rcIn == 3 && !s.oursFirst && !s.transmitterAt.IsZero():
+		// Until PX4 restarts.
+		return v.aboutRcIn(transmitterFirst)
+	case (rcIn == 5 || rcIn == 7) && s.transmits(v.now):
+		return v.aboutRcIn(transmitterOn)
+	}
+	return reason{}
+}
 
-	// heardInFlight: a transmitter was heard since the arming; while disarmed: it is heard now
-	heardInFlight bool
+// noSticks is why nobody's sticks act on this PX4, not even a transmitter's; no reason if somebody's do.
+func (v view) noSticks() reason {
+	if v.rcIn() >= 5 && v.rcIn() <= 8 && v.version < px4SourceOrder {
+		return v.aboutRcIn(nobodyBefore17)
+	}
+	if v.rcIn() < 0 || v.rcIn() == 4 || v.rcIn() > 8 {
+		return v.aboutRcIn(nobody)
+	}
+	return reason{}
+}
 
-	// transmitterAt is when a transmitter was heard last, zero if none was; PX4 sends RC_CHANNELS only while it hears
-	// one.
-	transmitterAt time.Time
+// px4SourceOrder is the first PX4 in which sticks act with COM_RC_IN_MODE 5 to 8
+// (docs/autopilots.md, "PX4: source of sticks"). An unknown version counts as an older one.
+const px4SourceOrder = firmwareVersion(1<<24 | 17<<16)
 
-	// foreignAt is when another program's sticks came last, zero if none did; on PX4 when they acted last, and not
-	// ours.
-	foreignAt time.Time
+// foreign reports whether another program's sticks count.
+func (s *sources) foreign(now time.Time) bool { return now.Sub(s.foreignAt) < othersFor }
 
-	// foreignAxes: on PX4 these sticks
-	foreignAxes axes
+// transmits reports whether PX4 hears a transmitter.
+func (s *sources) transmits(now time.Time) bool {
+	return s.receiver != receiverNone || now.Sub(s.transmitterAt) < othersFor
+}
 
-	// channels: the last RC_CHANNELS
-	channels channels
+// live reports whether a receiver takes over when our stream releases the sticks. PX4 has no such release.
+func (s *sources) live(f firmware) bool { return f.ardupilot() && s.receiver != receiverNone }
 
-	// switchesSince is when channels 5 to 16 first had values; zero if they had none.
-	switchesSince time.Time
+// inUse reports whether a pilot flies by ArduPilot's receiver.
+func (s *sources) inUse(f firmware) bool { return f.ardupilot() && s.receiver == receiverInUse }
+
+// hide records that our sticks or another program's may hide the receiver until a time.
+func (s *sources) hide(until time.Time) { s.validFrom = later(s.validFrom, until) }
+
+func (s *sources) hearTransmitter(now time.Time) {
+	s.transmitterAt = now
+	s.heardInFlight = true
+}
+
+// switchMoves reports whether one of the channels 5 to 16 jumps. Our stream does not move them.
+func (s *sources) switchMoves(c channels, now time.Time) (moves bool) {
+	for i := 4; i < len(c); i++ {
+		if !plausible(c[i]) {
+			continue
+		}
+		if s.switchesSince.IsZero() {
+			s.switchesSince = now
+		}
+		jump := max(c[i], s.channels[i]) - min(c[i], s.channels[i])
+		moves = moves || (plausible(s.channels[i]) && jump > switchJump)
+	}
+	s.channels = c
+	return moves && now.Sub(s.switchesSince) > switchesIn
+}
+
+// plausible reports whether a channel has a value: 0 and 65535 mean that it has none.
+func plausible(us uint16) bool { return us != 0 && us != math.MaxUint16 }
+
+// deafens warns that PX4 ignores a transmitter once our sticks have come; no reason if a transmitter
+// comes first, or if PX4 obeys nobody's sticks.
+func (v view) deafens() reason {
+	kind, deaf := deafUntil[v.rcIn()]
+	if !deaf {
+		return reason{}
+	}
+	return v.aboutRcIn(kind)
+}
+
+// deafUntil says, by COM_RC_IN_MODE, how long PX4 ignores a transmitter once our sticks have come.
+var deafUntil = map[float64]reasonKind{
+	1: deafAlways, 2: deafWhileSent, 3: deafUntilRestart, 6: deafWhileSent, 8: deafWhileSent,
 }
 
 // reason is why sticks do not act, or what their user must know. It is a value: its words are made when
@@ -719,13 +892,6 @@ const (
 	landsOnWing
 )
 
-func (r reason) given() bool { return r.kind != noReason }
-
-// about is a reason of a parameter's value.
-func (v view) about(kind reasonKind, param string, value float64) reason {
-	return reason{kind: kind, param: param, value: value, version: v.version}
-}
-
 // aboutRcIn is a reason of PX4's COM_RC_IN_MODE.
 func (v view) aboutRcIn(kind reasonKind) reason {
 	r := v.about(kind, stickParams[px4], v.rcIn())
@@ -733,6 +899,13 @@ func (v view) aboutRcIn(kind reasonKind) reason {
 	r.unread = !read
 	return r
 }
+
+// about is a reason of a parameter's value.
+func (v view) about(kind reasonKind, param string, value float64) reason {
+	return reason{kind: kind, param: param, value: value, version: v.version}
+}
+
+func (r reason) given() bool { return r.kind != noReason }
 
 // String is the reason in words; "" if there is none.
 func (r reason) String() string {
@@ -803,196 +976,4 @@ func (r reason) rcInAdvice() string {
 		return "set it to 1 for a drone without a transmitter"
 	}
 	return fmt.Sprintf("set it to %g %s, or to 1 for a drone without a transmitter", with, use)
-}
-
-// denied is why our sticks can't act; no reason if they can.
-func (s *sources) denied(v view) reason {
-	rcIn := v.rcIn()
-	noSticks := v.noSticks()
-	switch {
-	case s.foreign(v.now) && v.firmware == px4:
-		return v.aboutRcIn(othersAct)
-	case s.foreign(v.now):
-		return reason{kind: otherProgram}
-	case v.gcsFailsafe > 0:
-		return v.about(groundFailsafe, stickParams[v.firmware], v.gcsFailsafe)
-	case v.firmware.ardupilot():
-		return reason{}
-	case noSticks.given():
-		return noSticks
-	case rcIn == 0:
-		return v.aboutRcIn(onlyTransmitter)
-	case rcIn == 2 && s.heardInFlight:
-		return v.aboutRcIn(transmitterWasOn)
-	case rcIn == 3 && !s.oursFirst && !s.transmitterAt.IsZero():
-		// Until PX4 restarts.
-		return v.aboutRcIn(transmitterFirst)
-	case (rcIn == 5 || rcIn == 7) && s.transmits(v.now):
-		return v.aboutRcIn(transmitterOn)
-	}
-	return reason{}
-}
-
-// px4SourceOrder is the first PX4 in which sticks act with COM_RC_IN_MODE 5 to 8
-// (docs/autopilots.md, "PX4: source of sticks"). An unknown version counts as an older one.
-const px4SourceOrder = firmwareVersion(1<<24 | 17<<16)
-
-// noSticks is why nobody's sticks act on this PX4, not even a transmitter's; no reason if somebody's do.
-func (v view) noSticks() reason {
-	if v.rcIn() >= 5 && v.rcIn() <= 8 && v.version < px4SourceOrder {
-		return v.aboutRcIn(nobodyBefore17)
-	}
-	if v.rcIn() < 0 || v.rcIn() == 4 || v.rcIn() > 8 {
-		return v.aboutRcIn(nobody)
-	}
-	return reason{}
-}
-
-// foreign reports whether another program's sticks count.
-func (s *sources) foreign(now time.Time) bool { return now.Sub(s.foreignAt) < othersFor }
-
-// transmits reports whether PX4 hears a transmitter.
-func (s *sources) transmits(now time.Time) bool {
-	return s.receiver != receiverNone || now.Sub(s.transmitterAt) < othersFor
-}
-
-// whyNobodyFlies is why a stick mode would have nobody's sticks: ours can't act, and there are
-// no others. No reason if somebody's act.
-func (s *sources) whyNobodyFlies(v view) reason {
-	transmitter := !v.firmware.ardupilot() && s.transmits(v.now) && !v.noSticks().given()
-	if transmitter || s.inUse(v.firmware) || s.foreign(v.now) {
-		return reason{}
-	}
-	return s.denied(v)
-}
-
-// live reports whether a receiver takes over when our stream releases the sticks. PX4 has no such release.
-func (s *sources) live(f firmware) bool { return f.ardupilot() && s.receiver != receiverNone }
-
-// inUse reports whether a pilot flies by ArduPilot's receiver.
-func (s *sources) inUse(f firmware) bool { return f.ardupilot() && s.receiver == receiverInUse }
-
-// What makes PX4 leave a mode for sticks is one of two parameters, from 1.18 on the second one, which is a speed
-// (docs/autopilots.md, "PX4: sticks that move"). The vehicle is asked for both.
-const (
-	stickOverride = "COM_RC_OVERRIDE"
-	overrideSpeed = "MAN_OVERRIDE_SPD"
-)
-
-// movementOverrides reports whether moving sticks make PX4 leave a mode that flies without them.
-func (v view) movementOverrides() bool {
-	if speed, known := v.params[overrideSpeed]; known {
-		return v.firmware == px4 && speed >= 0
-	}
-	return v.firmware == px4 && int(v.param(stickOverride, 1))&1 != 0
-}
-
-// overrideUnknown reports whether the vehicle has told neither of the two.
-func (v view) overrideUnknown() bool {
-	return math.IsNaN(v.param(overrideSpeed, v.param(stickOverride, math.NaN())))
-}
-
-// stickRest is how long sticks must rest before PX4 is sent a mode. Where it is not known which it has, it is the
-// longer.
-func (v view) stickRest() time.Duration {
-	switch speed, known := v.params[overrideSpeed]; {
-	case !known:
-		return stickStill
-	case speed < 0:
-		return 0
-	}
-	return stickTurn
-}
-
-// turnsSticks reports whether sticks that rest must turn before: PX4 goes by the way that they move, or may.
-func (v view) turnsSticks() bool {
-	if speed, known := v.params[overrideSpeed]; known {
-		return v.firmware == px4 && speed >= 0
-	}
-	return v.firmware == px4 && v.overrideUnknown()
-}
-
-// movesFor is how long PX4 may call sticks moving after they moved, if nobody turns them.
-func (v view) movesFor() time.Duration {
-	switch speed, known := v.params[overrideSpeed]; {
-	case !known:
-		return stickStill
-	case speed > 0:
-		return undoneIn
-	}
-	return math.MaxInt64
-}
-
-// neverOverrides is the setting with which moving sticks undo no switch.
-func (v view) neverOverrides() string {
-	const older, newer = stickOverride + " 0", overrideSpeed + " -1"
-	_, isNewer := v.params[overrideSpeed]
-	switch {
-	case isNewer:
-		return newer
-	case v.overrideUnknown():
-		return older + " (or, from PX4 1.18 on, " + newer + ")"
-	}
-	return older
-}
-
-// hide records that our sticks or another program's may hide the receiver until a time.
-func (s *sources) hide(until time.Time) { s.validFrom = later(s.validFrom, until) }
-
-func (s *sources) hearTransmitter(now time.Time) {
-	s.transmitterAt = now
-	s.heardInFlight = true
-}
-
-// deafUntil says, by COM_RC_IN_MODE, how long PX4 ignores a transmitter once our sticks have come.
-var deafUntil = map[float64]reasonKind{
-	1: deafAlways, 2: deafWhileSent, 3: deafUntilRestart, 6: deafWhileSent, 8: deafWhileSent,
-}
-
-// deafens warns that PX4 ignores a transmitter once our sticks have come; no reason if a transmitter
-// comes first, or if PX4 obeys nobody's sticks.
-func (v view) deafens() reason {
-	kind, deaf := deafUntil[v.rcIn()]
-	if !deaf {
-		return reason{}
-	}
-	return v.aboutRcIn(kind)
-}
-
-// switchMoves reports whether one of the channels 5 to 16 jumps. Our stream does not move them.
-func (s *sources) switchMoves(c channels, now time.Time) (moves bool) {
-	for i := 4; i < len(c); i++ {
-		if !plausible(c[i]) {
-			continue
-		}
-		if s.switchesSince.IsZero() {
-			s.switchesSince = now
-		}
-		jump := max(c[i], s.channels[i]) - min(c[i], s.channels[i])
-		moves = moves || (plausible(s.channels[i]) && jump > switchJump)
-	}
-	s.channels = c
-	return moves && now.Sub(s.switchesSince) > switchesIn
-}
-
-// plausible reports whether a channel has a value: 0 and 65535 mean that it has none.
-func plausible(us uint16) bool { return us != 0 && us != math.MaxUint16 }
-
-// stickInput is a POST input: roll, pitch and yaw from −1 to 1, throttle from 0 to 1 or nil.
-type stickInput struct {
-	roll, pitch, yaw float64
-	throttle         *float64
-	timeout          time.Duration
-
-	// from: the client
-	from netip.Addr
-}
-
-// axes are the sticks in MANUAL_CONTROL's units; z is the throttle if none was given.
-func (in stickInput) axes(z int16) axes {
-	scaled := func(v float64) int16 { return int16(math.Round(v * 1000)) }
-	if in.throttle != nil {
-		z = scaled(*in.throttle)
-	}
-	return axes{x: scaled(in.pitch), y: scaled(in.roll), r: scaled(in.yaw), z: z}
 }

@@ -114,27 +114,6 @@ func (c *commander) newTask(r request, askedAt time.Time) *task {
 	return &task{commander: c, request: r, askedAt: askedAt}
 }
 
-// busy reports whether a task is under way. One that waits until the drone is clear of the ground is not: any
-// newer command ends it, mavrest's own too.
-func (q *queue) busy() bool {
-	t := q.current()
-	return t != nil && t.state != awaitsLift
-}
-
-// idle reports whether mavrest may begin what it commands by itself: no task is under way, none of its own waits
-// for the vehicle to be clear of the ground, and the program is not ending.
-func (q *queue) idle() bool {
-	return !q.busy() && !slices.ContainsFunc(q.tasks, (*task).unasked) && !q.quitting
-}
-
-// aim is the destination of what was commanded here last; nil: there is none.
-func (q *queue) aim(v view) *aim {
-	if q.manoeuvre == nil {
-		return nil
-	}
-	return q.manoeuvre.aim(v)
-}
-
 // takeoffAhead is the destination of a takeoff that is under way or waits before t; nil: there is none.
 func (q *queue) takeoffAhead(t *task) *aim {
 	for _, o := range q.tasks {
@@ -148,43 +127,12 @@ func (q *queue) takeoffAhead(t *task) *aim {
 	return nil
 }
 
-// endUnasked ends what mavrest commands by itself.
-func (q *queue) endUnasked() {
-	for _, t := range q.tasks {
-		if t.unasked() {
-			t.end(errSuperseded)
-		}
-	}
-}
-
-// unasked reports whether no client asked for the task: it is mavrest's own.
-func (t *task) unasked() bool { return t.askedAt.IsZero() }
-
-// arms reports whether the task leads to an armed vehicle now.
-func (t *task) arms() bool { return t.state == carriesOut && t.request.arms() }
-
-// entersSticks reports whether the task enters a mode that is flown by sticks now.
-func (t *task) entersSticks() bool { return t.state == carriesOut && t.request.entersSticks() }
-
-// setsMode reports whether the task sets a mode now.
-func (t *task) setsMode() bool { return t.state == carriesOut && t.request.setsMode() }
-
-// urgent reports whether what the task does now is for safety: a newer request waits for its answer.
-func (t *task) urgent() bool {
-	return t.state == disarmsAgain || (t.state == carriesOut && t.request.urgent())
-}
-
-// endsDisarmed reports whether the last step of what the task does now disarms.
-func (t *task) endsDisarmed() bool {
-	return t.state == disarmsAgain || (t.state == carriesOut && t.request.endsDisarmed())
-}
-
-// current is the task that is under way; nil if there is none.
-func (q *queue) current() *task {
-	if len(q.tasks) == 0 {
+// aim is the destination of what was commanded here last; nil: there is none.
+func (q *queue) aim(v view) *aim {
+	if q.manoeuvre == nil {
 		return nil
 	}
-	return q.tasks[0]
+	return q.manoeuvre.aim(v)
 }
 
 // join puts a task behind those that came before it, and ends those that it supersedes.
@@ -195,12 +143,6 @@ func (q *queue) join(t *task, v view) {
 		}
 	}
 	q.tasks = append(q.tasks, t)
-}
-
-// leave takes a task out of the queue: the next one has its turn.
-func (q *queue) leave(t *task) {
-	q.tasks = slices.DeleteFunc(q.tasks, func(o *task) bool { return o == t })
-	q.bell.ring()
 }
 
 // supersedes reports whether t ends an older task o, under way or waiting. It does not end a landing, a
@@ -219,6 +161,12 @@ func (t *task) supersedes(o *task, v view) bool {
 	return o != t.commander.current() && o.request.equals(t.request)
 }
 
+// leave takes a task out of the queue: the next one has its turn.
+func (q *queue) leave(t *task) {
+	q.tasks = slices.DeleteFunc(q.tasks, func(o *task) bool { return o == t })
+	q.bell.ring()
+}
+
 // What may be sent after a takeover, a disarming and the program's end is decided below: by
 // mustEnd for a task, by mustNotAct for mavrest itself (docs/design.md, rule 4).
 
@@ -232,15 +180,6 @@ func (q *queue) endAll(why *commandError) {
 		t.end(why)
 	}
 	q.endManoeuvre(why)
-}
-
-// end ends a task from outside. A takeover or a disarming does not replace an earlier reason;
-// a newer request and the program's end do.
-func (t *task) end(why *commandError) {
-	if t.endedBy == nil || why.code != codeInterrupted {
-		t.endedBy = why
-	}
-	t.commander.bell.ring()
 }
 
 // endManoeuvre ends and forgets the manoeuvre. It also ends the task that began or continues it, if
@@ -257,6 +196,32 @@ func (q *queue) endManoeuvre(why *commandError) {
 	}
 	q.manoeuvre.finish(why)
 	q.manoeuvre = nil
+}
+
+// replace makes t's plan the manoeuvre, once the vehicle has accepted its goal. A second leg
+// continues the manoeuvre of the first: clients that wait for it wait on.
+func (q *queue) replace(t *task) {
+	if t.firstLeg != nil {
+		t.firstLeg.plan = t.plan
+		t.answer.manoeuvre = t.firstLeg
+		return
+	}
+	t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
+	q.manoeuvre = t.answer.manoeuvre
+}
+
+// onWayToLand reports whether a landing is still on its way to its place.
+func (q *queue) onWayToLand() bool {
+	return q.manoeuvre != nil && q.manoeuvre.plan.second != nil && !q.manoeuvre.finished()
+}
+
+// endUnasked ends what mavrest commands by itself.
+func (q *queue) endUnasked() {
+	for _, t := range q.tasks {
+		if t.unasked() {
+			t.end(errSuperseded)
+		}
+	}
 }
 
 // disarmed ends the tasks that arm, fly to a place or enter a stick mode, and those of mavrest itself. Our own
@@ -286,6 +251,15 @@ func (q *queue) quit() {
 	q.bell.ring()
 }
 
+// end ends a task from outside. A takeover or a disarming does not replace an earlier reason;
+// a newer request and the program's end do.
+func (t *task) end(why *commandError) {
+	if t.endedBy == nil || why.code != codeInterrupted {
+		t.endedBy = why
+	}
+	t.commander.bell.ring()
+}
+
 // mustNotAct is why mavrest may not send a command that no client asks for at this moment; nil:
 // it may. It may not while a task is under way, and after a takeover or a disarming until
 // a client's next step or sticks are accepted.
@@ -299,130 +273,57 @@ func (q *queue) mustNotAct() error {
 	return nil
 }
 
-// mustEnd is why a task must end; nil: it may go on. After a takeover a task whose step is on
-// the wire still waits for that step's answer.
-func (t *task) mustEnd() error {
-	if t.endedBy == nil || (t.takenOver() && t.onWire()) {
+// idle reports whether mavrest may begin what it commands by itself: no task is under way, none of its own waits
+// for the vehicle to be clear of the ground, and the program is not ending.
+func (q *queue) idle() bool {
+	return !q.busy() && !slices.ContainsFunc(q.tasks, (*task).unasked) && !q.quitting
+}
+
+// busy reports whether a task is under way. One that waits until the drone is clear of the ground is not: any
+// newer command ends it, mavrest's own too.
+func (q *queue) busy() bool {
+	t := q.current()
+	return t != nil && t.state != awaitsLift
+}
+
+// current is the task that is under way; nil if there is none.
+func (q *queue) current() *task {
+	if len(q.tasks) == 0 {
 		return nil
 	}
-	if t.command != nil {
-		return t.ended("%s; %s was sent before; nothing more was sent", t.sentName())
+	return q.tasks[0]
+}
+
+// arms reports whether the task leads to an armed vehicle now.
+func (t *task) arms() bool { return t.state == carriesOut && t.request.arms() }
+
+// entersSticks reports whether the task enters a mode that is flown by sticks now.
+func (t *task) entersSticks() bool { return t.state == carriesOut && t.request.entersSticks() }
+
+// setsMode reports whether the task sets a mode now.
+func (t *task) setsMode() bool { return t.state == carriesOut && t.request.setsMode() }
+
+// urgent reports whether what the task does now is for safety: a newer request waits for its answer.
+func (t *task) urgent() bool {
+	return t.state == disarmsAgain || (t.state == carriesOut && t.request.urgent())
+}
+
+// endsDisarmed reports whether the last step of what the task does now disarms.
+func (t *task) endsDisarmed() bool {
+	return t.state == disarmsAgain || (t.state == carriesOut && t.request.endsDisarmed())
+}
+
+// unasked reports whether no client asked for the task: it is mavrest's own.
+func (t *task) unasked() bool { return t.askedAt.IsZero() }
+
+// askForReport requests HEARTBEAT. waits: a step waits for one that proves when it left.
+func (c *commander) askForReport(waits bool, now time.Time) {
+	r := &c.machine.reports
+	r.ask(waits, now)
+	c.acks.link.askTime(waits, now)
+	if r.portAway = c.acks.requestMessage(idHeartbeat) != nil; r.portAway {
+		r.portAwayAt = now
 	}
-	return t.ended("%s; nothing was sent")
-}
-
-// sentName is what the task has sent. A speed or a heading is part of the goto or the hold that it follows.
-func (t *task) sentName() string {
-	s := t.command.step
-	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED || s.cmd == common.MAV_CMD_CONDITION_YAW {
-		for i := range t.plan.steps {
-			if goTo := &t.plan.steps[i]; goTo.cmd == common.MAV_CMD_DO_REPOSITION {
-				return commandName(goTo)
-			}
-		}
-	}
-	return commandName(s)
-}
-
-// ended is the error of a task that was ended. The format's first %s is what ended it; args are the others.
-func (t *task) ended(format string, args ...any) error {
-	e := *t.endedBy
-	e.text = fmt.Sprintf(format, append([]any{e.text}, args...)...)
-	return &e
-}
-
-// takenOver reports whether a takeover or a disarming ended the task.
-func (t *task) takenOver() bool { return t.endedBy != nil && t.endedBy.code == codeInterrupted }
-
-// onWire reports whether send still waits for the outcome of the step that the task sent last.
-func (t *task) onWire() bool {
-	return t.command != nil && t.commander.acks.waiting[t.command.step.cmd] == t.command
-}
-
-// bell wakes all that pause.
-type bell struct{ rings chan struct{} }
-
-func (b *bell) ring() {
-	if b.rings != nil {
-		close(b.rings)
-		b.rings = nil
-	}
-}
-
-// waiter is the permission to wait, and so to unlock the drone's mutex meanwhile. What is given one reads
-// everything again after it has waited; a function without one runs undisturbed. Only drone.changeMayWait makes one
-// (CONTRIBUTING.md, "The mutex").
-type waiter struct {
-	mu   *sync.Mutex
-	bell *bell
-
-	// settle is drone.settle.
-	settle func()
-
-	// stood is drone.cmd.stood.
-	stood *standstill
-}
-
-// pause waits until the bell rings or the time is over. Only loop calls it.
-func (w waiter) pause(until time.Time) {
-	if w.bell.rings == nil {
-		w.bell.rings = make(chan struct{})
-	}
-	rings := w.bell.rings
-
-	// This may ring.
-	w.settle()
-	w.mu.Unlock()
-	defer w.mu.Lock()
-	select {
-	case <-rings:
-	case <-time.After(time.Until(until)):
-	}
-}
-
-// standstill is the last time that the program stood still: its process was stopped, or waited for a disk. A step
-// or a copy that was due meanwhile is due anew when it is over, and only once all was read that had come by then: a
-// pilot's switch may be in that (docs/design.md, "Time").
-type standstill struct {
-	link *link
-
-	// over is when it was over; zero: there was none.
-	over time.Time
-
-	// reads: what had come by then is still being read
-	reads bool
-}
-
-// Times of a standstill.
-const (
-	// lateBy is how late something may be that was due by time. Later, the program stood still.
-	lateBy = 50 * time.Millisecond
-
-	// readsFor is how long reading what has come takes at most, and readLook is when to look next whether it is over.
-	readsFor = 500 * time.Millisecond
-	readLook = 2 * time.Millisecond
-)
-
-// woke says that what was due by time is done now.
-func (s *standstill) woke(due, now time.Time) {
-	if !due.IsZero() && now.Sub(due) > lateBy {
-		s.over = now
-		s.reads = true
-	}
-}
-
-// reading reports whether what came during the last standstill is still being read.
-func (s *standstill) reading(now time.Time) bool {
-	s.reads = s.reads && now.Sub(s.over) < readsFor && !s.link.hasReadSince(s.over)
-	return s.reads
-}
-
-// dueAnew is when something that was due at a time is due now.
-func (s *standstill) dueAnew(due time.Time) time.Time {
-	if !due.IsZero() && due.Before(s.over) {
-		return s.over
-	}
-	return due
 }
 
 // What a task does next is decided from what is known at a moment. waiter.loop does it, and waits.
@@ -485,15 +386,40 @@ type decision struct {
 	at   time.Time
 }
 
-// until decides a wait for something that needs no request.
-func until(end time.Time, came bool, now time.Time) decision {
-	if came {
-		return decision{move: goOn}
-	}
-	if !now.Before(end) {
-		return decision{move: tooLate}
-	}
-	return decision{look, end}
+// waiter is the permission to wait, and so to unlock the drone's mutex meanwhile. What is given one reads
+// everything again after it has waited; a function without one runs undisturbed. Only drone.changeMayWait makes one
+// (CONTRIBUTING.md, "The mutex").
+type waiter struct {
+	mu   *sync.Mutex
+	bell *bell
+
+	// settle is drone.settle.
+	settle func()
+
+	// stood is drone.cmd.stood.
+	stood *standstill
+}
+
+// sleep waits until a time; an error means that the task was ended.
+func (t *task) sleep(w waiter, until time.Time) error {
+	return t.await(w, until, func() bool { return false })
+}
+
+// await waits until ok is true or the time is over; an error means that the task was ended.
+func (t *task) await(w waiter, end time.Time, ok func() bool) error {
+	_, err := t.loop(w, func(now time.Time) decision { return until(end, ok(), now) }, nil)
+	return err
+}
+
+// ask repeats a request until its answer came or the time is over; an error means that the task was ended.
+func (t *task) ask(w waiter, every time.Duration, end time.Time, request func(), came func() bool) error {
+	q := asking{every: every, end: end}
+	_, err := t.loop(w, func(now time.Time) decision { return q.decide(came(), now) }, func(move) error {
+		q.asked = time.Now()
+		request()
+		return nil
+	})
+	return err
 }
 
 // asking is something that is requested again and again until it comes, or the time is over.
@@ -518,6 +444,76 @@ func (q *asking) decide(came bool, now time.Time) decision {
 	return decision{look, sooner(again, q.end)}
 }
 
+// loop is the waiter's; an error means that the task was ended, or could not do what was decided.
+func (t *task) loop(w waiter, decide func(now time.Time) decision, do func(move) error) (end move, err error) {
+	end, err = w.loop(func(now time.Time) decision {
+		if t.mustEnd() != nil {
+			return decision{move: mustEnd}
+		}
+		return decide(now)
+	}, do)
+	if end == mustEnd {
+		err = t.mustEnd()
+	}
+	return end, err
+}
+
+// mustEnd is why a task must end; nil: it may go on. After a takeover a task whose step is on
+// the wire still waits for that step's answer.
+func (t *task) mustEnd() error {
+	if t.endedBy == nil || (t.takenOver() && t.onWire()) {
+		return nil
+	}
+	if t.command != nil {
+		return t.ended("%s; %s was sent before; nothing more was sent", t.sentName())
+	}
+	return t.ended("%s; nothing was sent")
+}
+
+// takenOver reports whether a takeover or a disarming ended the task.
+func (t *task) takenOver() bool { return t.endedBy != nil && t.endedBy.code == codeInterrupted }
+
+// onWire reports whether send still waits for the outcome of the step that the task sent last.
+func (t *task) onWire() bool {
+	return t.command != nil && t.commander.acks.waiting[t.command.step.cmd] == t.command
+}
+
+// sentName is what the task has sent. A speed or a heading is part of the goto or the hold that it follows.
+func (t *task) sentName() string {
+	s := t.command.step
+	if s.cmd == common.MAV_CMD_DO_CHANGE_SPEED || s.cmd == common.MAV_CMD_CONDITION_YAW {
+		for i := range t.plan.steps {
+			if goTo := &t.plan.steps[i]; goTo.cmd == common.MAV_CMD_DO_REPOSITION {
+				return commandName(goTo)
+			}
+		}
+	}
+	return commandName(s)
+}
+
+// ended is the error of a task that was ended. The format's first %s is what ended it; args are the others.
+func (t *task) ended(format string, args ...any) error {
+	e := *t.endedBy
+	e.text = fmt.Sprintf(format, append([]any{e.text}, args...)...)
+	return &e
+}
+
+// wait waits until ok is true or the time is over.
+func (w waiter) wait(end time.Time, ok func() bool) {
+	w.loop(func(now time.Time) decision { return until(end, ok(), now) }, nil)
+}
+
+// until decides a wait for something that needs no request.
+func until(end time.Time, came bool, now time.Time) decision {
+	if came {
+		return decision{move: goOn}
+	}
+	if !now.Before(end) {
+		return decision{move: tooLate}
+	}
+	return decision{look, end}
+}
+
 // loop is the one loop that waits: it does what decide says, until that says that the wait is over, or that can't be
 // done.
 func (w waiter) loop(decide func(now time.Time) decision, do func(move) error) (end move, err error) {
@@ -540,60 +536,74 @@ func (w waiter) loop(decide func(now time.Time) decision, do func(move) error) (
 	}
 }
 
-// wait waits until ok is true or the time is over.
-func (w waiter) wait(end time.Time, ok func() bool) {
-	w.loop(func(now time.Time) decision { return until(end, ok(), now) }, nil)
-}
-
-// loop is the waiter's; an error means that the task was ended, or could not do what was decided.
-func (t *task) loop(w waiter, decide func(now time.Time) decision, do func(move) error) (end move, err error) {
-	end, err = w.loop(func(now time.Time) decision {
-		if t.mustEnd() != nil {
-			return decision{move: mustEnd}
-		}
-		return decide(now)
-	}, do)
-	if end == mustEnd {
-		err = t.mustEnd()
+// pause waits until the bell rings or the time is over. Only loop calls it.
+func (w waiter) pause(until time.Time) {
+	if w.bell.rings == nil {
+		w.bell.rings = make(chan struct{})
 	}
-	return end, err
-}
+	rings := w.bell.rings
 
-// await waits until ok is true or the time is over; an error means that the task was ended.
-func (t *task) await(w waiter, end time.Time, ok func() bool) error {
-	_, err := t.loop(w, func(now time.Time) decision { return until(end, ok(), now) }, nil)
-	return err
-}
-
-// ask repeats a request until its answer came or the time is over; an error means that the task was ended.
-func (t *task) ask(w waiter, every time.Duration, end time.Time, request func(), came func() bool) error {
-	q := asking{every: every, end: end}
-	_, err := t.loop(w, func(now time.Time) decision { return q.decide(came(), now) }, func(move) error {
-		q.asked = time.Now()
-		request()
-		return nil
-	})
-	return err
-}
-
-// replace makes t's plan the manoeuvre, once the vehicle has accepted its goal. A second leg
-// continues the manoeuvre of the first: clients that wait for it wait on.
-func (q *queue) replace(t *task) {
-	if t.firstLeg != nil {
-		t.firstLeg.plan = t.plan
-		t.answer.manoeuvre = t.firstLeg
-		return
+	// This may ring.
+	w.settle()
+	w.mu.Unlock()
+	defer w.mu.Lock()
+	select {
+	case <-rings:
+	case <-time.After(time.Until(until)):
 	}
-	t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
-	q.manoeuvre = t.answer.manoeuvre
 }
 
-// onWayToLand reports whether a landing is still on its way to its place.
-func (q *queue) onWayToLand() bool {
-	return q.manoeuvre != nil && q.manoeuvre.plan.second != nil && !q.manoeuvre.finished()
+// bell wakes all that pause.
+type bell struct{ rings chan struct{} }
+
+func (b *bell) ring() {
+	if b.rings != nil {
+		close(b.rings)
+		b.rings = nil
+	}
 }
 
-// sleep waits until a time; an error means that the task was ended.
-func (t *task) sleep(w waiter, until time.Time) error {
-	return t.await(w, until, func() bool { return false })
+// standstill is the last time that the program stood still: its process was stopped, or waited for a disk. A step
+// or a copy that was due meanwhile is due anew when it is over, and only once all was read that had come by then: a
+// pilot's switch may be in that (docs/design.md, "Time").
+type standstill struct {
+	link *link
+
+	// over is when it was over; zero: there was none.
+	over time.Time
+
+	// reads: what had come by then is still being read
+	reads bool
+}
+
+// Times of a standstill.
+const (
+	// lateBy is how late something may be that was due by time. Later, the program stood still.
+	lateBy = 50 * time.Millisecond
+
+	// readsFor is how long reading what has come takes at most, and readLook is when to look next whether it is over.
+	readsFor = 500 * time.Millisecond
+	readLook = 2 * time.Millisecond
+)
+
+// woke says that what was due by time is done now.
+func (s *standstill) woke(due, now time.Time) {
+	if !due.IsZero() && now.Sub(due) > lateBy {
+		s.over = now
+		s.reads = true
+	}
+}
+
+// reading reports whether what came during the last standstill is still being read.
+func (s *standstill) reading(now time.Time) bool {
+	s.reads = s.reads && now.Sub(s.over) < readsFor && !s.link.hasReadSince(s.over)
+	return s.reads
+}
+
+// dueAnew is when something that was due at a time is due now.
+func (s *standstill) dueAnew(due time.Time) time.Time {
+	if !due.IsZero() && due.Before(s.over) {
+		return s.over
+	}
+	return due
 }

@@ -46,12 +46,6 @@ const (
 // group is embedded in values that come together; at is when those that came last left the vehicle, zero if none came.
 type group struct{ at time.Time }
 
-func (g group) received() bool { return !g.at.IsZero() }
-
-func (g group) within(d time.Duration, now time.Time) bool {
-	return g.received() && now.Sub(g.at) <= d
-}
-
 // telemetry is the last value of everything that the vehicle reports, in the units of
 // the status object. A number that it reported as unknown is NaN. Position, velocity, home
 // and target are NaN until reported. It has no clock: each method gets the time.
@@ -142,6 +136,55 @@ type beat struct {
 	critical bool
 }
 
+type landed struct {
+	group
+	state landedState
+}
+
+// landedState is EXTENDED_SYS_STATE's MAV_LANDED_STATE; 0 is unknown.
+type landedState uint8
+
+const (
+	onGround  = landedState(common.MAV_LANDED_STATE_ON_GROUND)
+	inAir     = landedState(common.MAV_LANDED_STATE_IN_AIR)
+	takingOff = landedState(common.MAV_LANDED_STATE_TAKEOFF)
+	landing   = landedState(common.MAV_LANDED_STATE_LANDING)
+)
+
+func (s landedState) inAir() bool { return s > onGround }
+
+// lastGround is the ground below the vehicle, as far as it is known: what it stood on last or, where it lands or has
+// ended a landing since, where it was then. Heights above home are no measure: PX4 moves home by metres after a
+// takeoff.
+type lastGround struct {
+	// amsl: metres above mean sea level; NaN if unknown
+	amsl float64
+
+	// relative: metres above home, at the same moment; NaN if unknown
+	relative float64
+
+	// assumed: it lands or has ended a landing there: the ground may be far below
+	assumed bool
+
+	// left: it has risen by liftedOff since it stood
+	left bool
+
+	// clear: it has risen so far that it may fly to a place, or a takeoff commanded here was complete above
+	// lowTakeoff. A landing ends that, no other descent does.
+	clear bool
+}
+
+// unknownGround is the ground whose height is not known.
+var unknownGround = lastGround{amsl: math.NaN(), relative: math.NaN()}
+
+// liftedOff is the height in metres above the ground from which on the vehicle no longer stands: the estimate of
+// a vehicle whose propellers speed up on the ground was 0.15 m off (docs/autopilots.md, "PX4: takeoff and land").
+const liftedOff = 0.3
+
+// lowTakeoff is the height in metres above the ground below which a drone is not clear of it though its takeoff is
+// complete: it flies sideways a metre up at least, and PX4's estimate was 0.4 m off on the ground.
+const lowTakeoff = 1.4
+
 type position struct {
 	group
 
@@ -224,39 +267,38 @@ type estimate struct {
 	flags uint16
 }
 
-// placed reports whether the EKF has a horizontal position, from a GPS or relative to its start (optical flow).
-func (e estimate) placed() bool {
-	const (
-		relative, absolute = 1 << 3, 1 << 4
-
-		// constant: it holds a constant position instead of knowing one
-		constant = 1 << 7
-	)
-	return e.flags&(relative|absolute) != 0 && e.flags&constant == 0
+type rcChannels struct {
+	group
+	channel channels
 }
 
-// glitches reports whether the EKF's GPS says that it is elsewhere.
-func (e estimate) glitches() bool { return e.flags&(1<<15) != 0 }
+// channels are RC_CHANNELS 1 to 16, in µs. The first four are roll, pitch, throttle and
+// yaw, the others a transmitter's switches.
+type channels [16]uint16
 
-// positioned reports whether a Copter can be flown by the EKF's position in GUIDED. A disarmed one needs only the
-// prediction that it will have one in the air. It is Copter's own check before arming.
-func (e estimate) positioned(armed bool) bool {
-	const predictedRelative, predictedAbsolute = 1 << 8, 1 << 9
-	willHave := e.flags&(predictedRelative|predictedAbsolute) != 0
-	return e.placed() || (!armed && willHave)
+// statusText is one STATUSTEXT; severity is MAV_SEVERITY, 0 emergency to 7 debug.
+type statusText struct {
+	severity uint8
+	text     string
+	at       time.Time
 }
 
-// believe makes next the last value, and reports whether it did. Where the last value can't lead to
-// next, it doubts next until a second message confirms it: a damaged frame may pass the 16 bit
-// checksum (1 in 65,536), and would send a hold or a landing to another continent.
-func believe[T interface{ received() bool }](last, doubted *T, next T, leadsTo func(a, b T) bool) bool {
-	confirmed := (*doubted).received() && leadsTo(*doubted, next)
-	if (*last).received() && !leadsTo(*last, next) && !confirmed {
-		*doubted = next
-		return false
-	}
-	*last, *doubted = next, *new(T)
-	return true
+// textLog holds the last texts, and the chunks of incomplete ones.
+type textLog struct {
+	// toLog: the texts of the autopilot that are complete and not logged yet
+	toLog []statusText
+
+	// kept: oldest first
+	kept []statusText
+
+	chunks map[uint16]*chunkedText
+}
+
+// chunkedText collects the chunks of a STATUSTEXT longer than 50 characters.
+type chunkedText struct {
+	severity uint8
+	parts    []string
+	began    time.Time
 }
 
 // bootClock is the autopilot's time since its start, in milliseconds, and when it left. It runs over after
@@ -264,173 +306,6 @@ func believe[T interface{ received() bool }](last, doubted *T, next T, leadsTo f
 type bootClock struct {
 	group
 	ms uint32
-}
-
-// ran is how far the clock ran until next. A restart after more than half of 2^32 ms looks like a jump ahead.
-func (c bootClock) ran(next bootClock) time.Duration { return clockStep(c.ms, next.ms) }
-
-// leadsTo reports whether the clock can have run to next in the time that has passed.
-func (c bootClock) leadsTo(next bootClock) bool {
-	step := c.ran(next)
-	return step >= -clockSlack && step <= next.at.Sub(c.at)+clockSlack
-}
-
-// leadsTo reports whether a vehicle can fly from one position to the next: less than
-// 200 m in 2 s. An unknown coordinate (NaN) is never a jump.
-func (p position) leadsTo(next position) bool {
-	// metres
-	const most = 200
-	jumped := distance(p.lat, p.lon, next.lat, next.lon) > most ||
-		math.Abs(next.amsl-p.amsl) > most || math.Abs(next.relative-p.relative) > most
-	return !jumped || next.at.Sub(p.at) >= freshFor
-}
-
-// goesOn reports whether next is the same clock, as far as the time between the two can tell.
-func (c bootClock) goesOn(next bootClock) bool {
-	step := c.ran(next)
-	took := next.at.Sub(c.at)
-	return c.received() && next.received() && (step-took).Abs() <= clockSlack
-}
-
-// jumpedAhead reports whether the clock came back from a silence further ahead than the silence was long: it is
-// another vehicle's. A clock that is behind may be a late frame's. behind is how far the line was behind before: it may
-// have caught up meanwhile.
-func (c bootClock) jumpedAhead(was bootClock, behind time.Duration) bool {
-	took := c.at.Sub(was.at)
-	return was.received() && took >= offlineAfter && was.ran(c) > took+behind+clockSlack
-}
-
-// clockStep is how far a boot clock ran from one message to the next, forwards or backwards, over 2^32 ms too.
-func clockStep(from, to uint32) time.Duration {
-	return time.Duration(int32(to-from)) * time.Millisecond
-}
-
-func clockAt(bootMs uint32, left time.Time) bootClock {
-	return bootClock{group{left}, bootMs}
-}
-
-type rcChannels struct {
-	group
-	channel channels
-}
-
-type landed struct {
-	group
-	state landedState
-}
-
-// landedNow returns the landed state; 0 (unknown) if it is not fresh.
-func (t *telemetry) landedNow(now time.Time) landedState {
-	if !t.landed.within(freshFor, now) {
-		return 0
-	}
-	return t.landed.state
-}
-
-// landedState is EXTENDED_SYS_STATE's MAV_LANDED_STATE; 0 is unknown.
-type landedState uint8
-
-// lastGround is the ground below the vehicle, as far as it is known: what it stood on last or, where it lands or has
-// ended a landing since, where it was then. Heights above home are no measure: PX4 moves home by metres after a
-// takeoff.
-type lastGround struct {
-	// amsl: metres above mean sea level; NaN if unknown
-	amsl float64
-
-	// relative: metres above home, at the same moment; NaN if unknown
-	relative float64
-
-	// assumed: it lands or has ended a landing there: the ground may be far below
-	assumed bool
-
-	// left: it has risen by liftedOff since it stood
-	left bool
-
-	// clear: it has risen so far that it may fly to a place, or a takeoff commanded here was complete above
-	// lowTakeoff. A landing ends that, no other descent does.
-	clear bool
-}
-
-// unknownGround is the ground whose height is not known.
-var unknownGround = lastGround{amsl: math.NaN(), relative: math.NaN()}
-
-// liftedOff is the height in metres above the ground from which on the vehicle no longer stands: the estimate of
-// a vehicle whose propellers speed up on the ground was 0.15 m off (docs/autopilots.md, "PX4: takeoff and land").
-const liftedOff = 0.3
-
-// lowTakeoff is the height in metres above the ground below which a drone is not clear of it though its takeoff is
-// complete: it flies sideways a metre up at least, and PX4's estimate was 0.4 m off on the ground.
-const lowTakeoff = 1.4
-
-// hearLanded takes the landed state that has just come.
-func (t *telemetry) hearLanded(left time.Time) {
-	if t.landed.state == onGround {
-		at := t.lastPosition(left)
-		t.ground = lastGround{amsl: at.amsl, relative: at.relative}
-	}
-}
-
-// hearHeight takes the position that has just come. lands says that the vehicle lands: then the ground may be just
-// below it, on a hill or in a valley. clearAt says how far above the ground it is clear of it, in metres. It is asked
-// only in a climb: positions come ten times a second.
-func (t *telemetry) hearHeight(lands bool, clearAt func() float64, left time.Time) {
-	at, up := t.lastPosition(left), t.height(left)
-	switch {
-	case t.landedNow(left) == onGround:
-		return
-	case lands:
-		hasLeft := t.ground.left || math.IsNaN(up)
-		t.ground = lastGround{amsl: at.amsl, relative: at.relative, assumed: true, left: hasLeft}
-		return
-	case t.ground.left && t.ground.clear:
-		return
-	}
-
-	// It has gone on sinking: the ground is no higher than where it is.
-	if t.ground.assumed && up < 0 {
-		t.ground.amsl, t.ground.relative = at.amsl, at.relative
-	}
-	t.ground.left = t.ground.left || up >= liftedOff
-	t.ground.clear = t.ground.clear || up >= clearAt()
-}
-
-// lastPosition is the last position; nothing of it is known if it is older than heightFor. A height that is old
-// counts for a while: in a climb it is only too low.
-func (t *telemetry) lastPosition(now time.Time) position {
-	if !t.position.within(heightFor, now) {
-		return unknownPosition
-	}
-	return t.position
-}
-
-// height is how far the vehicle is above the ground (lastGround), in metres; NaN if unknown. It compares heights above
-// the sea. An ArduPilot without a place knows none, but goes on knowing how high it is above home.
-func (t *telemetry) height(now time.Time) float64 {
-	at := t.lastPosition(now)
-	if up := at.amsl - t.ground.amsl; !math.IsNaN(up) {
-		return up
-	}
-	return at.relative - t.ground.relative
-}
-
-const (
-	onGround  = landedState(common.MAV_LANDED_STATE_ON_GROUND)
-	inAir     = landedState(common.MAV_LANDED_STATE_IN_AIR)
-	takingOff = landedState(common.MAV_LANDED_STATE_TAKEOFF)
-	landing   = landedState(common.MAV_LANDED_STATE_LANDING)
-)
-
-func (s landedState) inAir() bool { return s > onGround }
-
-func newTelemetry() telemetry {
-	t := telemetry{texts: textLog{chunks: make(map[uint16]*chunkedText)}}
-	n := math.NaN()
-	t.position = unknownPosition
-	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
-	t.home = unknownPoint
-	t.target = unknownPoint
-	t.ground = unknownGround
-	return t
 }
 
 // hear records a message and when it left the vehicle, and reports whether the autopilot has restarted:
@@ -487,66 +362,9 @@ func (t *telemetry) hear(m any, left time.Time) (restarted bool) {
 	return false
 }
 
-func attitudeOf(m *common.MessageAttitude, left time.Time) attitude {
-	const degree = math.Pi / 180
-
-	// As a float32 half a turn is a little more than 180 degrees.
-	const slack = 0.01
-
-	return attitude{
-		group: group{left},
-		roll:  within(float64(m.Roll)/degree, 180+slack),
-		pitch: within(float64(m.Pitch)/degree, 90+slack),
-		yaw:   degrees(within(float64(m.Yaw)/degree, 360+slack)),
-	}
-}
-
-func gpsOf(fix common.GPS_FIX_TYPE, satellites uint8, hdop uint16, left time.Time) gps {
-	return gps{
-		group:      group{left},
-		fix:        fixNames[fix],
-		located:    fix >= common.GPS_FIX_TYPE_3D_FIX,
-		satellites: nanIf(satellites == math.MaxUint8, float64(satellites)),
-		hdop:       nanIf(hdop == math.MaxUint16, float64(hdop)/100),
-	}
-}
-
-// hearGPS records what the nth receiver knows. The status shows the first one, and the second where only that
-// knows a place: the vehicle flies by it.
-func (t *telemetry) hearGPS(nth int, g gps, left time.Time) {
-	g.receiver = nth
-	t.receivers[nth-1] = g
-	first, second := t.receivers[0], t.receivers[1]
-	t.gps = first
-	if !first.knowsPlace(left) && (second.knowsPlace(left) || !first.received()) {
-		t.gps = second
-	}
-}
-
-func (g *gps) knowsPlace(now time.Time) bool { return g.within(freshFor, now) && g.located }
-
-func homeOf(m *common.MessageHomePosition, left time.Time) point {
-	return point{
-		group: group{left},
-		lat:   float64(m.Latitude) / 1e7,
-		lon:   float64(m.Longitude) / 1e7,
-		amsl:  float64(m.Altitude) / 1000,
-	}
-}
-
-// targetOf is the vehicle's target. Its place is unknown where it is not on earth.
-func targetOf(m *common.MessagePositionTargetGlobalInt, left time.Time) point {
-	target := point{
-		group: group{left},
-		lat:   float64(m.LatInt) / 1e7,
-		lon:   float64(m.LonInt) / 1e7,
-		amsl:  finite(float64(m.Alt)),
-	}
-	if !onEarth(target.lat, target.lon) {
-		target.lat = math.NaN()
-		target.lon = math.NaN()
-	}
-	return target
+// failsafeStates are the states in which a failsafe is active. Any other, also an unknown one, is none.
+var failsafeStates = []minimal.MAV_STATE{
+	minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_EMERGENCY, minimal.MAV_STATE_FLIGHT_TERMINATION,
 }
 
 // hearPosition records the position and the velocity if the position is believed, and
@@ -586,6 +404,112 @@ func (t *telemetry) hearPosition(m *common.MessageGlobalPositionInt, left time.T
 func (t *telemetry) remembered(left time.Time) bool {
 	lost := t.estimate.within(freshFor, left) && !t.estimate.placed()
 	return lost && !t.gps.knowsPlace(left)
+}
+
+// leadsTo reports whether a vehicle can fly from one position to the next: less than
+// 200 m in 2 s. An unknown coordinate (NaN) is never a jump.
+func (p position) leadsTo(next position) bool {
+	// metres
+	const most = 200
+	jumped := distance(p.lat, p.lon, next.lat, next.lon) > most ||
+		math.Abs(next.amsl-p.amsl) > most || math.Abs(next.relative-p.relative) > most
+	return !jumped || next.at.Sub(p.at) >= freshFor
+}
+
+// clockRanBack records the autopilot's clock, and reports whether it ran backwards.
+func (t *telemetry) clockRanBack(ms uint32, left time.Time) (restarted bool) {
+	was := t.boot
+	next := clockAt(ms, left)
+	if !believe(&t.boot, &t.doubtedBoot, next, bootClock.leadsTo) || !was.received() {
+		return false
+	}
+	step := was.ran(next)
+	return step < -clockSlack || step-next.at.Sub(was.at) > clockDay
+}
+
+// believe makes next the last value, and reports whether it did. Where the last value can't lead to
+// next, it doubts next until a second message confirms it: a damaged frame may pass the 16 bit
+// checksum (1 in 65,536), and would send a hold or a landing to another continent.
+func believe[T interface{ received() bool }](last, doubted *T, next T, leadsTo func(a, b T) bool) bool {
+	confirmed := (*doubted).received() && leadsTo(*doubted, next)
+	if (*last).received() && !leadsTo(*last, next) && !confirmed {
+		*doubted = next
+		return false
+	}
+	*last, *doubted = next, *new(T)
+	return true
+}
+
+// leadsTo reports whether the clock can have run to next in the time that has passed.
+func (c bootClock) leadsTo(next bootClock) bool {
+	step := c.ran(next)
+	return step >= -clockSlack && step <= next.at.Sub(c.at)+clockSlack
+}
+
+func attitudeOf(m *common.MessageAttitude, left time.Time) attitude {
+	const degree = math.Pi / 180
+
+	// As a float32 half a turn is a little more than 180 degrees.
+	const slack = 0.01
+
+	return attitude{
+		group: group{left},
+		roll:  within(float64(m.Roll)/degree, 180+slack),
+		pitch: within(float64(m.Pitch)/degree, 90+slack),
+		yaw:   degrees(within(float64(m.Yaw)/degree, 360+slack)),
+	}
+}
+
+func gpsOf(fix common.GPS_FIX_TYPE, satellites uint8, hdop uint16, left time.Time) gps {
+	return gps{
+		group:      group{left},
+		fix:        fixNames[fix],
+		located:    fix >= common.GPS_FIX_TYPE_3D_FIX,
+		satellites: nanIf(satellites == math.MaxUint8, float64(satellites)),
+		hdop:       nanIf(hdop == math.MaxUint16, float64(hdop)/100),
+	}
+}
+
+var fixNames = map[common.GPS_FIX_TYPE]string{
+	0: "no_gps", 1: "no_fix", 2: "2d", 3: "3d", 4: "dgps", 5: "rtk_float", 6: "rtk_fixed", 7: "static", 8: "ppp",
+}
+
+// hearGPS records what the nth receiver knows. The status shows the first one, and the second where only that
+// knows a place: the vehicle flies by it.
+func (t *telemetry) hearGPS(nth int, g gps, left time.Time) {
+	g.receiver = nth
+	t.receivers[nth-1] = g
+	first, second := t.receivers[0], t.receivers[1]
+	t.gps = first
+	if !first.knowsPlace(left) && (second.knowsPlace(left) || !first.received()) {
+		t.gps = second
+	}
+}
+
+func (g *gps) knowsPlace(now time.Time) bool { return g.within(freshFor, now) && g.located }
+
+func homeOf(m *common.MessageHomePosition, left time.Time) point {
+	return point{
+		group: group{left},
+		lat:   float64(m.Latitude) / 1e7,
+		lon:   float64(m.Longitude) / 1e7,
+		amsl:  float64(m.Altitude) / 1000,
+	}
+}
+
+// targetOf is the vehicle's target. Its place is unknown where it is not on earth.
+func targetOf(m *common.MessagePositionTargetGlobalInt, left time.Time) point {
+	target := point{
+		group: group{left},
+		lat:   float64(m.LatInt) / 1e7,
+		lon:   float64(m.LonInt) / 1e7,
+		amsl:  finite(float64(m.Alt)),
+	}
+	if !onEarth(target.lat, target.lon) {
+		target.lat = math.NaN()
+		target.lon = math.NaN()
+	}
+	return target
 }
 
 // hearSysStatus records the battery and the sensors. PX4's first messages after a boot have no sensor, and say that all
@@ -696,25 +620,63 @@ func percent(remaining int8) float64 {
 	return nanIf(remaining < 0 || remaining > 100, float64(remaining))
 }
 
-// clockRanBack records the autopilot's clock, and reports whether it ran backwards.
-func (t *telemetry) clockRanBack(ms uint32, left time.Time) (restarted bool) {
-	was := t.boot
-	next := clockAt(ms, left)
-	if !believe(&t.boot, &t.doubtedBoot, next, bootClock.leadsTo) || !was.received() {
-		return false
+// hearLanded takes the landed state that has just come.
+func (t *telemetry) hearLanded(left time.Time) {
+	if t.landed.state == onGround {
+		at := t.lastPosition(left)
+		t.ground = lastGround{amsl: at.amsl, relative: at.relative}
 	}
-	step := was.ran(next)
-	return step < -clockSlack || step-next.at.Sub(was.at) > clockDay
 }
 
-// keepOnly forgets all but what it is given, the newest heartbeat, which the next one replaces, and the texts.
-func (t *telemetry) keepOnly(id identity, boot bootClock) {
-	was := *t
-	*t = newTelemetry()
-	t.id = id
-	t.boot = boot
-	t.beat = was.beat
-	t.texts = was.texts
+// hearHeight takes the position that has just come. lands says that the vehicle lands: then the ground may be just
+// below it, on a hill or in a valley. clearAt says how far above the ground it is clear of it, in metres. It is asked
+// only in a climb: positions come ten times a second.
+func (t *telemetry) hearHeight(lands bool, clearAt func() float64, left time.Time) {
+	at, up := t.lastPosition(left), t.height(left)
+	switch {
+	case t.landedNow(left) == onGround:
+		return
+	case lands:
+		hasLeft := t.ground.left || math.IsNaN(up)
+		t.ground = lastGround{amsl: at.amsl, relative: at.relative, assumed: true, left: hasLeft}
+		return
+	case t.ground.left && t.ground.clear:
+		return
+	}
+
+	// It has gone on sinking: the ground is no higher than where it is.
+	if t.ground.assumed && up < 0 {
+		t.ground.amsl, t.ground.relative = at.amsl, at.relative
+	}
+	t.ground.left = t.ground.left || up >= liftedOff
+	t.ground.clear = t.ground.clear || up >= clearAt()
+}
+
+// height is how far the vehicle is above the ground (lastGround), in metres; NaN if unknown. It compares heights above
+// the sea. An ArduPilot without a place knows none, but goes on knowing how high it is above home.
+func (t *telemetry) height(now time.Time) float64 {
+	at := t.lastPosition(now)
+	if up := at.amsl - t.ground.amsl; !math.IsNaN(up) {
+		return up
+	}
+	return at.relative - t.ground.relative
+}
+
+// landedNow returns the landed state; 0 (unknown) if it is not fresh.
+func (t *telemetry) landedNow(now time.Time) landedState {
+	if !t.landed.within(freshFor, now) {
+		return 0
+	}
+	return t.landed.state
+}
+
+// lastPosition is the last position; nothing of it is known if it is older than heightFor. A height that is old
+// counts for a while: in a climb it is only too low.
+func (t *telemetry) lastPosition(now time.Time) position {
+	if !t.position.within(heightFor, now) {
+		return unknownPosition
+	}
+	return t.position
 }
 
 // restart forgets what a restarted autopilot has forgotten too. What the vehicle is survives, but for the version of
@@ -731,9 +693,25 @@ func (t *telemetry) replace() {
 	t.keepOnly(identity{system: t.id.system, autopilot: t.id.autopilot, typ: t.id.typ}, bootClock{})
 }
 
-// failsafeStates are the states in which a failsafe is active. Any other, also an unknown one, is none.
-var failsafeStates = []minimal.MAV_STATE{
-	minimal.MAV_STATE_CRITICAL, minimal.MAV_STATE_EMERGENCY, minimal.MAV_STATE_FLIGHT_TERMINATION,
+// keepOnly forgets all but what it is given, the newest heartbeat, which the next one replaces, and the texts.
+func (t *telemetry) keepOnly(id identity, boot bootClock) {
+	was := *t
+	*t = newTelemetry()
+	t.id = id
+	t.boot = boot
+	t.beat = was.beat
+	t.texts = was.texts
+}
+
+func newTelemetry() telemetry {
+	t := telemetry{texts: textLog{chunks: make(map[uint16]*chunkedText)}}
+	n := math.NaN()
+	t.position = unknownPosition
+	t.velocity = velocity{north: n, east: n, down: n, air: n, climb: n, ground: n}
+	t.home = unknownPoint
+	t.target = unknownPoint
+	t.ground = unknownGround
+	return t
 }
 
 const (
@@ -782,11 +760,40 @@ func (t *telemetry) armable(now time.Time, armed, receiverOptional bool) (armabl
 	return &is, lacks
 }
 
+// positioned reports whether a Copter can be flown by the EKF's position in GUIDED. A disarmed one needs only the
+// prediction that it will have one in the air. It is Copter's own check before arming.
+func (e estimate) positioned(armed bool) bool {
+	const predictedRelative, predictedAbsolute = 1 << 8, 1 << 9
+	willHave := e.flags&(predictedRelative|predictedAbsolute) != 0
+	return e.placed() || (!armed && willHave)
+}
+
+// placed reports whether the EKF has a horizontal position, from a GPS or relative to its start (optical flow).
+func (e estimate) placed() bool {
+	const (
+		relative, absolute = 1 << 3, 1 << 4
+
+		// constant: it holds a constant position instead of knowing one
+		constant = 1 << 7
+	)
+	return e.flags&(relative|absolute) != 0 && e.flags&constant == 0
+}
+
 // fenced reports whether the vehicle has a fence that is switched on.
 func (h health) fenced() bool { return h.enabled&uint32(common.MAV_SYS_STATUS_GEOFENCE) != 0 }
 
 func (h health) receiverLive() bool {
 	return h.enabled&h.healthy&sensorReceiver != 0
+}
+
+// unhealthy returns the unhealthy systems, and gps_glitch where the EKF's GPS has jumped; nil before the first
+// SYS_STATUS.
+func (t *telemetry) unhealthy(now time.Time) []string {
+	list := t.health.unhealthy()
+	if list != nil && t.glitches(now) {
+		list = append(list, "gps_glitch")
+	}
+	return list
 }
 
 // unhealthy returns the systems that are enabled and not healthy, by their names in
@@ -803,122 +810,39 @@ func (h health) unhealthy() []string {
 	return list
 }
 
-// unhealthy returns the unhealthy systems, and gps_glitch where the EKF's GPS has jumped; nil before the first
-// SYS_STATUS.
-func (t *telemetry) unhealthy(now time.Time) []string {
-	list := t.health.unhealthy()
-	if list != nil && t.glitches(now) {
-		list = append(list, "gps_glitch")
-	}
-	return list
-}
-
 // glitches reports whether an ArduPilot's GPS is elsewhere than its EKF.
 func (t *telemetry) glitches(now time.Time) bool {
 	return t.estimate.within(freshFor, now) && t.estimate.glitches()
 }
 
-// lowerName turns a MAVLink name into a word of the status object.
-func lowerName(s, prefix string) string { return strings.ToLower(strings.TrimPrefix(s, prefix)) }
+// glitches reports whether the EKF's GPS says that it is elsewhere.
+func (e estimate) glitches() bool { return e.flags&(1<<15) != 0 }
 
-// knownName is lowerName of a name that the dialect has; "" for the number that stands for no name.
-func knownName(s, prefix string) string {
-	if !strings.HasPrefix(s, prefix) {
-		return ""
-	}
-	return lowerName(s, prefix)
+// goesOn reports whether next is the same clock, as far as the time between the two can tell.
+func (c bootClock) goesOn(next bootClock) bool {
+	step := c.ran(next)
+	took := next.at.Sub(c.at)
+	return c.received() && next.received() && (step-took).Abs() <= clockSlack
 }
 
-// finite returns v; NaN if it is infinite.
-func finite(v float64) float64 { return nanIf(math.IsInf(v, 0), v) }
-
-// within returns v; NaN if it is farther from 0 than most.
-func within(v, most float64) float64 { return nanIf(math.Abs(v) > most, v) }
-
-// onEarth reports whether a latitude and a longitude, in degrees, are a place.
-func onEarth(lat, lon float64) bool { return math.Abs(lat) <= 90 && math.Abs(lon) <= 180 }
-
-// nanIf returns v; NaN, which means unknown here, if the vehicle reports it as unknown.
-func nanIf(unknown bool, v float64) float64 {
-	if unknown {
-		return math.NaN()
-	}
-	return v
+// jumpedAhead reports whether the clock came back from a silence further ahead than the silence was long: it is
+// another vehicle's. A clock that is behind may be a late frame's. behind is how far the line was behind before: it may
+// have caught up meanwhile.
+func (c bootClock) jumpedAhead(was bootClock, behind time.Duration) bool {
+	took := c.at.Sub(was.at)
+	return was.received() && took >= offlineAfter && was.ran(c) > took+behind+clockSlack
 }
 
-// degrees returns an angle in degrees as 0 to 360.
-func degrees(angle float64) float64 {
-	return math.Mod(math.Mod(angle, 360)+360, 360)
+func clockAt(bootMs uint32, left time.Time) bootClock {
+	return bootClock{group{left}, bootMs}
 }
 
-// metres
-const earthRadius = 6371000
+// ran is how far the clock ran until next. A restart after more than half of 2^32 ms looks like a jump ahead.
+func (c bootClock) ran(next bootClock) time.Duration { return clockStep(c.ms, next.ms) }
 
-// distance returns the metres over ground between two places, on a sphere.
-func distance(lat1, lon1, lat2, lon2 float64) float64 {
-	const radian = math.Pi / 180
-	north := math.Sin((lat2 - lat1) / 2 * radian)
-	east := math.Sin((lon2 - lon1) / 2 * radian)
-
-	// The haversine formula: exact for centimetres too.
-	h := north*north + math.Cos(lat1*radian)*math.Cos(lat2*radian)*east*east
-	return 2 * earthRadius * math.Asin(math.Min(1, math.Sqrt(h)))
-}
-
-// Of the earth's ellipsoid (WGS84): its radius at the equator in metres, and its first eccentricity squared.
-const (
-	equatorRadius = 6378137
-	eccentricity2 = 0.00669437999014
-)
-
-// displaced is the place some metres north and east of another, up to a few kilometres off: on the plane that touches
-// the ellipsoid there, with its two radii of curvature, seen from the plumb line's foot. Seen so, a pole and 180° are
-// places as any other.
-func displaced(lat, lon, north, east float64) (float64, float64) {
-	const radian = math.Pi / 180
-	sin, cos := math.Sincos(lat * radian)
-	w := 1 - eccentricity2*sin*sin
-	along := north * math.Pow(w, 1.5) / (equatorRadius * (1 - eccentricity2))
-	across := east * math.Sqrt(w) / equatorRadius
-	out := cos - along*sin
-	return math.Atan2(sin+along*cos, math.Hypot(out, across)) / radian,
-		math.Remainder(lon+math.Atan2(across, out)/radian, 360)
-}
-
-var fixNames = map[common.GPS_FIX_TYPE]string{
-	0: "no_gps", 1: "no_fix", 2: "2d", 3: "3d", 4: "dgps", 5: "rtk_float", 6: "rtk_fixed", 7: "static", 8: "ppp",
-}
-
-// statusText is one STATUSTEXT; severity is MAV_SEVERITY, 0 emergency to 7 debug.
-type statusText struct {
-	severity uint8
-	text     string
-	at       time.Time
-}
-
-// ofChecks reports whether a text is one of the checks before arming.
-func (t statusText) ofChecks() bool {
-	return strings.HasPrefix(t.text, "PreArm") ||
-		strings.HasPrefix(t.text, "Arm:") ||
-		strings.HasPrefix(t.text, "Preflight")
-}
-
-// textLog holds the last texts, and the chunks of incomplete ones.
-type textLog struct {
-	// toLog: the texts of the autopilot that are complete and not logged yet
-	toLog []statusText
-
-	// kept: oldest first
-	kept []statusText
-
-	chunks map[uint16]*chunkedText
-}
-
-// chunkedText collects the chunks of a STATUSTEXT longer than 50 characters.
-type chunkedText struct {
-	severity uint8
-	parts    []string
-	began    time.Time
+// clockStep is how far a boot clock ran from one message to the next, forwards or backwards, over 2^32 ms too.
+func clockStep(from, to uint32) time.Duration {
+	return time.Duration(int32(to-from)) * time.Millisecond
 }
 
 const (
@@ -956,14 +880,6 @@ func (l *textLog) hear(m *common.MessageStatustext, left time.Time) {
 	}
 }
 
-// end adds a text, complete or not, with a mark for each missing chunk.
-func (l *textLog) end(id uint16) {
-	if c := l.chunks[id]; c != nil {
-		delete(l.chunks, id)
-		l.complete(statusText{c.severity, strings.Join(c.parts, ""), c.began})
-	}
-}
-
 // flush ends the texts that have waited longer than wait: a chunk was lost, or the last
 // one is as long as a full one. It returns when to call it next; zero if no text waits.
 func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
@@ -977,15 +893,19 @@ func (l *textLog) flush(now time.Time, wait time.Duration) (next time.Time) {
 	return next
 }
 
+// end adds a text, complete or not, with a mark for each missing chunk.
+func (l *textLog) end(id uint16) {
+	if c := l.chunks[id]; c != nil {
+		delete(l.chunks, id)
+		l.complete(statusText{c.severity, strings.Join(c.parts, ""), c.began})
+	}
+}
+
 // complete adds a text of the autopilot, which is to be logged, also where it is hidden.
 func (l *textLog) complete(s statusText) {
 	l.toLog = append(l.toLog, s)
 	l.add(s)
 }
-
-// hidden are the beginnings of texts about our own requests and heartbeats
-// (docs/autopilots.md, "PX4: texts" and "ArduPilot: streams").
-var hidden = []string{"No ap_message", "Connection to ground station lost", "GCS connection regained"}
 
 // add keeps a text. It drops a hidden one, unless that is an error or worse.
 func (l *textLog) add(s statusText) {
@@ -998,10 +918,94 @@ func (l *textLog) add(s statusText) {
 	l.kept = l.kept[max(0, len(l.kept)-keptTexts):]
 }
 
+// hidden are the beginnings of texts about our own requests and heartbeats
+// (docs/autopilots.md, "PX4: texts" and "ArduPilot: streams").
+var hidden = []string{"No ap_message", "Connection to ground station lost", "GCS connection regained"}
+
 // since returns a copy of the texts that came at t or later.
 func (l *textLog) since(t time.Time) []statusText {
 	return slices.DeleteFunc(slices.Clone(l.kept), func(s statusText) bool { return s.at.Before(t) })
 }
+
+// ofChecks reports whether a text is one of the checks before arming.
+func (t statusText) ofChecks() bool {
+	return strings.HasPrefix(t.text, "PreArm") ||
+		strings.HasPrefix(t.text, "Arm:") ||
+		strings.HasPrefix(t.text, "Preflight")
+}
+
+func (g group) within(d time.Duration, now time.Time) bool {
+	return g.received() && now.Sub(g.at) <= d
+}
+
+func (g group) received() bool { return !g.at.IsZero() }
+
+// knownName is lowerName of a name that the dialect has; "" for the number that stands for no name.
+func knownName(s, prefix string) string {
+	if !strings.HasPrefix(s, prefix) {
+		return ""
+	}
+	return lowerName(s, prefix)
+}
+
+// lowerName turns a MAVLink name into a word of the status object.
+func lowerName(s, prefix string) string { return strings.ToLower(strings.TrimPrefix(s, prefix)) }
+
+// finite returns v; NaN if it is infinite.
+func finite(v float64) float64 { return nanIf(math.IsInf(v, 0), v) }
+
+// within returns v; NaN if it is farther from 0 than most.
+func within(v, most float64) float64 { return nanIf(math.Abs(v) > most, v) }
+
+// onEarth reports whether a latitude and a longitude, in degrees, are a place.
+func onEarth(lat, lon float64) bool { return math.Abs(lat) <= 90 && math.Abs(lon) <= 180 }
+
+// nanIf returns v; NaN, which means unknown here, if the vehicle reports it as unknown.
+func nanIf(unknown bool, v float64) float64 {
+	if unknown {
+		return math.NaN()
+	}
+	return v
+}
+
+// degrees returns an angle in degrees as 0 to 360.
+func degrees(angle float64) float64 {
+	return math.Mod(math.Mod(angle, 360)+360, 360)
+}
+
+// distance returns the metres over ground between two places, on a sphere.
+func distance(lat1, lon1, lat2, lon2 float64) float64 {
+	const radian = math.Pi / 180
+	north := math.Sin((lat2 - lat1) / 2 * radian)
+	east := math.Sin((lon2 - lon1) / 2 * radian)
+
+	// The haversine formula: exact for centimetres too.
+	h := north*north + math.Cos(lat1*radian)*math.Cos(lat2*radian)*east*east
+	return 2 * earthRadius * math.Asin(math.Min(1, math.Sqrt(h)))
+}
+
+// metres
+const earthRadius = 6371000
+
+// displaced is the place some metres north and east of another, up to a few kilometres off: on the plane that touches
+// the ellipsoid there, with its two radii of curvature, seen from the plumb line's foot. Seen so, a pole and 180° are
+// places as any other.
+func displaced(lat, lon, north, east float64) (float64, float64) {
+	const radian = math.Pi / 180
+	sin, cos := math.Sincos(lat * radian)
+	w := 1 - eccentricity2*sin*sin
+	along := north * math.Pow(w, 1.5) / (equatorRadius * (1 - eccentricity2))
+	across := east * math.Sqrt(w) / equatorRadius
+	out := cos - along*sin
+	return math.Atan2(sin+along*cos, math.Hypot(out, across)) / radian,
+		math.Remainder(lon+math.Atan2(across, out)/radian, 360)
+}
+
+// Of the earth's ellipsoid (WGS84): its radius at the equator in metres, and its first eccentricity squared.
+const (
+	equatorRadius = 6378137
+	eccentricity2 = 0.00669437999014
+)
 
 // sooner returns the earlier of two times; the zero time means never.
 func sooner(a, b time.Time) time.Time {
@@ -1018,7 +1022,3 @@ func later(a, b time.Time) time.Time {
 	}
 	return b
 }
-
-// channels are RC_CHANNELS 1 to 16, in µs. The first four are roll, pitch, throttle and
-// yaw, the others a transmitter's switches.
-type channels [16]uint16

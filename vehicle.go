@@ -101,22 +101,6 @@ var arduPilots = [256]firmware{
 	common.MAV_TYPE_SUBMARINE:                 arduSub,
 }
 
-// firmware is the family, by a heartbeat and by EXTENDED_SYS_STATE's vtol_state: a QuadPlane calls
-// itself a fixed wing (docs/autopilots.md, "QuadPlane"). PX4 has one table of modes for all.
-func (i identity) firmware() firmware {
-	switch i.autopilot {
-	case common.MAV_AUTOPILOT_PX4:
-		return px4
-	case common.MAV_AUTOPILOT_ARDUPILOTMEGA:
-		f := arduPilots[byte(i.typ)]
-		if f == plane && i.vtol != 0 {
-			return quadPlane
-		}
-		return f
-	}
-	return firmwareUnknown
-}
-
 func (i identity) airframe() airframe { return airframeOf(i.firmware(), i.typ) }
 
 // airframeOf is what a vehicle of a family and a type is.
@@ -136,3 +120,19 @@ func airframeOf(f firmware, typ common.MAV_TYPE) airframe {
 
 // airframes are those that a family flies or drives.
 var airframes = map[firmware]airframe{px4: flies | rover, copter: multicopter, quadPlane: vtol, plane: fixedWing}
+
+// firmware is the family, by a heartbeat and by EXTENDED_SYS_STATE's vtol_state: a QuadPlane calls
+// itself a fixed wing (docs/autopilots.md, "QuadPlane"). PX4 has one table of modes for all.
+func (i identity) firmware() firmware {
+	switch i.autopilot {
+	case common.MAV_AUTOPILOT_PX4:
+		return px4
+	case common.MAV_AUTOPILOT_ARDUPILOTMEGA:
+		f := arduPilots[byte(i.typ)]
+		if f == plane && i.vtol != 0 {
+			return quadPlane
+		}
+		return f
+	}
+	return firmwareUnknown
+}

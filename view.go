@@ -73,20 +73,6 @@ type view struct {
 	home, target point
 }
 
-// since is the view of a vehicle that was not heard before a time: its place, velocity and landed state are
-// unknown where they did not come later. Its mode and armed bit stay: a step's report has shown them since.
-func (v view) since(at time.Time) view {
-	if !v.placeAt.After(at) {
-		v.place = nowhere
-		v.heading = math.NaN()
-		v.velocity = motionless
-	}
-	if !v.landedAt.After(at) {
-		v.landed = 0
-	}
-	return v
-}
-
 // own is our own state at a moment.
 type own struct {
 	// mode is what GET mode answers.
@@ -130,10 +116,18 @@ var (
 	motionless = motion{math.NaN(), math.NaN(), math.NaN()}
 )
 
-// shown is the mode that the vehicle reports.
-func (v view) shown() Mode {
-	mode, _ := v.firmware.reported(v.custom)
-	return mode
+// since is the view of a vehicle that was not heard before a time: its place, velocity and landed state are
+// unknown where they did not come later. Its mode and armed bit stay: a step's report has shown them since.
+func (v view) since(at time.Time) view {
+	if !v.placeAt.After(at) {
+		v.place = nowhere
+		v.heading = math.NaN()
+		v.velocity = motionless
+	}
+	if !v.landedAt.After(at) {
+		v.landed = 0
+	}
+	return v
 }
 
 // leavesCheckedMode reports whether a takeoff leaves the mode that the autopilot's check before arming is about, for
@@ -146,6 +140,12 @@ func (v view) leavesCheckedMode() bool {
 		return v.shown() == ModeLand || v.shown() == ModeRTL
 	}
 	return false
+}
+
+// shown is the mode that the vehicle reports.
+func (v view) shown() Mode {
+	mode, _ := v.firmware.reported(v.custom)
+	return mode
 }
 
 // sticks is what the mode that the vehicle reports does with sticks.
@@ -169,14 +169,6 @@ const still = 0.5
 
 func (v view) groundSpeed() float64 { return math.Hypot(v.velocity.north, v.velocity.east) }
 
-// param returns a parameter of the autopilot, or its second argument if that was not sent.
-func (v view) param(name string, otherwise float64) float64 {
-	if value, ok := v.params[name]; ok {
-		return value
-	}
-	return otherwise
-}
-
 // stickParams name the parameter that can forbid our sticks: on ArduPilot the ground station's failsafe.
 var stickParams = map[firmware]string{
 	px4: "COM_RC_IN_MODE", copter: "FS_GCS_ENABLE", quadPlane: "FS_GCS_ENABL", plane: "FS_GCS_ENABL",
@@ -191,3 +183,11 @@ func (v view) takeoffAltitude() float64 { return v.param("TKOFF_ALT", 50) }
 // cruise is a Copter's default speed of a goto, in m/s; NaN if unknown. WP_SPD, from 4.8-dev on,
 // is in m/s, the older WPNAV_SPEED in cm/s.
 func (v view) cruise() float64 { return v.param("WP_SPD", v.param("WPNAV_SPEED", math.NaN())/100) }
+
+// param returns a parameter of the autopilot, or its second argument if that was not sent.
+func (v view) param(name string, otherwise float64) float64 {
+	if value, ok := v.params[name]; ok {
+		return value
+	}
+	return otherwise
+}
