@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -33,9 +32,9 @@ func (d *drone) do(r request) (a answer, err error) {
 	return a, err
 }
 
-// awaitEnd waits until a manoeuvre is complete, or returns what ended it; began is when its
-// request came. A client that goes away ends only its own wait, a lost link ends nothing,
-// and at the program's end the vehicle flies on.
+// awaitEnd waits until a manoeuvre is complete, or returns what ended it (drone.watch looks each 0.2 s); began is when
+// its request came. A client that goes away ends only its own wait, a lost link ends nothing, and at the program's end
+// the vehicle flies on.
 func (d *drone) awaitEnd(ctx context.Context, m *manoeuvre, began time.Time) (err error) {
 	select {
 	case <-m.over:
@@ -50,17 +49,6 @@ func (d *drone) awaitEnd(ctx context.Context, m *manoeuvre, began time.Time) (er
 		}
 	})
 	return err
-}
-
-// doOwn carries out what no client asked for: every such command but a question goes through it (rule 4).
-// firstLeg is the manoeuvre that a second leg continues; nil for anything else.
-func (d *drone) doOwn(w waiter, r request, firstLeg *manoeuvre) error {
-	if err := d.cmd.mustNotAct(); err != nil {
-		return err
-	}
-	t := d.cmd.newTask(r, time.Time{})
-	t.firstLeg = firstLeg
-	return d.perform(w, t)
 }
 
 // perform takes a task from its arrival to its answer.
@@ -126,6 +114,14 @@ func (d *drone) takeTurn(w waiter, t *task) error {
 	return d.planAnew(t)
 }
 
+// planAnew makes a task's plan again, if anything has changed since it was made.
+func (d *drone) planAnew(t *task) error {
+	if t.plannedAt == d.changes.Load() {
+		return nil
+	}
+	return d.makePlan(t)
+}
+
 // makePlan makes the plan of a request, for the vehicle as it is now. A fixed wing may be a
 // QuadPlane until EXTENDED_SYS_STATE came.
 func (d *drone) makePlan(t *task) (err error) {
@@ -152,15 +148,6 @@ func (d *drone) makePlan(t *task) (err error) {
 		t.plan, err = r.plan(v, d.aim(t, v))
 	}
 	return err
-}
-
-// checkLimits is why a request is not carried out now, wherever its vehicle could fly: the line is too far behind, or
-// its client hardly means the place or the height.
-func (d *drone) checkLimits(r request) error {
-	at := d.tel.position
-	here := place{at.lat, at.lon, at.relative, at.amsl}
-	return cmp.Or(r.checkLag(d.cmd.acks.behind, d.machine.last.armed), r.checkReach(here, d.tel.home, d.reach),
-		r.checkHeight(here, d.tel.home, d.tel.height(time.Now()), d.tel.ground.assumed, d.ceiling))
 }
 
 // aim is the destination whose height a task's plan keeps: see task.climbed, or that of what was commanded here last;
@@ -202,14 +189,6 @@ func (d *drone) awaitFamily(w waiter, t *task) error {
 		t.askedAt = time.Now()
 	}
 	return nil
-}
-
-// planAnew makes a task's plan again, if anything has changed since it was made.
-func (d *drone) planAnew(t *task) error {
-	if t.plannedAt == d.changes.Load() {
-		return nil
-	}
-	return d.makePlan(t)
 }
 
 // awaitClear waits until the drone is clear of the ground, if the task flies to a place (rule 11). Where nothing lifts
@@ -581,6 +560,18 @@ func (d *drone) leaveSafe(w waiter) (mode Mode, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// doOwn carries out what no client asked for: every such command but a question and a failed plan's disarming goes
+// through it (rule 4).
+// firstLeg is the manoeuvre that a second leg continues; nil for anything else.
+func (d *drone) doOwn(w waiter, r request, firstLeg *manoeuvre) error {
+	if err := d.cmd.mustNotAct(); err != nil {
+		return err
+	}
+	t := d.cmd.newTask(r, time.Time{})
+	t.firstLeg = firstLeg
+	return d.perform(w, t)
 }
 
 // leftSafe are the modes that a client who is gone is followed by: where the first is refused the next is tried.

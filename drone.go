@@ -38,7 +38,8 @@ type drone struct {
 	// ended: closed when the program ends: whoever waits for a manoeuvre returns
 	ended chan struct{}
 
-	// changes: grows with each change that a status may show, and before each wait
+	// changes: grows with each change that a status may show, and before each wait: streams (api.sendEvents) and
+	// planAnew look at it
 	changes atomic.Uint64
 
 	// wg: every goroutine that run waits for, also landThere and holdForSilent
@@ -524,8 +525,8 @@ func (d *drone) settle() {
 	d.clock.runAt(d.dueAt)
 }
 
-// doDue does what is due and returns when the next thing is. Its order counts: an offline vehicle's sticks end, the
-// sticks go by what watch leaves of the manoeuvre, and actForSticks does what they ask for.
+// doDue does what is due and returns when the next thing is. Its order counts: while the vehicle is offline no
+// client counts as silent, the sticks go by what watch leaves of the manoeuvre, and actForSticks does what they ask.
 func (d *drone) doDue(now time.Time) time.Time {
 	// At the latest.
 	next := now.Add(offlineAfter)
@@ -875,8 +876,8 @@ func (d *drone) with(v view) situation {
 		busy: d.cmd.busy(),
 		entering: (current != nil && current.entersSticks()) ||
 			d.machine.claimed(v.now, entersSticks) >= 0,
-		resting: current != nil && current.endedBy == nil && current.rests,
-		leaving: d.machine.claimed(v.now, leavesSticks) >= 0,
+		resting:      current != nil && current.endedBy == nil && current.rests,
+		leavesSticks: d.machine.claimed(v.now, leavesSticks) >= 0,
 	}}
 }
 

@@ -243,7 +243,7 @@ func stickPlanWords() []stickWord {
 			})},
 		{"plan sends MODE", "the plan sends one more step",
 			"plan sends hold", stickEvent(func(h *stickFlight, a []string) {
-				h.v.leaving = !slices.Contains([]string{"manual", "altitude", "position"}, a[0])
+				h.v.leavesSticks = !slices.Contains([]string{"manual", "altitude", "position"}, a[0])
 			})},
 		{"led MODE", "the intermediate mode of a plan that leaves shows",
 			"led POSCTL", stickEvent(func(h *stickFlight, a []string) {

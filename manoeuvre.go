@@ -34,7 +34,7 @@ const (
 	// targetEvery is the time between two questions for the vehicle's target.
 	targetEvery = time.Second
 
-	// targetGone is how long the vehicle must not have said where it flies to.
+	// targetGone is how long what it says of its target must have been old (targetEnded).
 	targetGone = 3 * time.Second
 
 	// standsFor is how long a vehicle must have stood elsewhere than at its place: some turn before they fly.
@@ -69,7 +69,7 @@ type manoeuvre struct {
 	// why is what ended it before it was complete; nil: nothing.
 	why error
 
-	// over: closed when it is finished
+	// over: closed when it is finished: drone.awaitEnd waits for it
 	over chan struct{}
 
 	// anyHeading: a goto is complete with any heading: its own was refused

@@ -355,13 +355,6 @@ func (r *reader) read() error {
 	return r.silent(now)
 }
 
-// hasReadSince reports whether all that had come by a moment was read, and handled. Where the port is away nothing is.
-func (l *link) hasReadSince(at time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.writer == nil || !l.writer.port.emptyAt().Before(at)
-}
-
 // hearChecked takes that a frame with the right checksum came.
 func (r *reader) hearChecked(now time.Time) {
 	l := r.link
@@ -722,6 +715,13 @@ func (l *link) measured(trip time.Duration, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lag.measured(trip, now)
+}
+
+// hasReadSince reports whether all that had come by a moment was read, and handled. Where the port is away nothing is.
+func (l *link) hasReadSince(at time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.writer == nil || !l.writer.port.emptyAt().Before(at)
 }
 
 // hasFallen reports whether the line has fallen behind. Then the landing over a place waits, and so does each copy that

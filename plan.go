@@ -254,8 +254,8 @@ func (p *plan) goal() *goal {
 // away reports whether the vehicle flies to a place.
 func (p *plan) away() bool { return slices.ContainsFunc(p.steps, func(s step) bool { return s.away }) }
 
-// plan says how the request is carried out on v, or why it can't be. aim is the destination of what was
-// commanded here last; nil: there is none.
+// plan says how the request is carried out on v, or why it can't be. aim is the destination
+// whose height it keeps; nil: there is none.
 func (r request) plan(v view, aim *aim) (p plan, err error) {
 	if err := v.readOnly(); err != nil {
 		return p, err

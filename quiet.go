@@ -41,246 +41,6 @@ type descriptor interface {
 	SetWriteDeadline(time.Time) error
 }
 
-// gatherer is a descriptor whose input gathers while it is busy, and wakes nothing meanwhile. Go's poller hears each
-// arrival at a descriptor that it knows, so it knows an epoll of ours instead: that hears the descriptor or, while
-// input gathers, only a timer.
-type gatherer struct {
-	fd, timer int
-
-	// epoll has the deadline of reads. Its Close waits for who uses fd.
-	epoll *os.File
-	raw   syscall.RawConn
-
-	// call is what Read calls, and try tryRead: a new one for each read would be allocated.
-	call func(fd uintptr) bool
-	try  func(epoll uintptr) bool
-
-	// waits is what the read that is under way waits for.
-	waits readWait
-
-	// soons is how many waits in a row have ended soon, or with what has gathered.
-	soons int
-
-	// woke is when the last read ended that had waited.
-	woke time.Time
-
-	// writeBy is the deadline of writes; only the writer uses it.
-	writeBy time.Time
-
-	// mu guards what follows: a write ends a gathering.
-	mu sync.Mutex
-
-	// deaf: the epoll does not hear the descriptor
-	deaf bool
-
-	// timed: the timer is set, or its time is over
-	timed bool
-
-	// wrote is when something was written last; zero: never
-	wrote time.Time
-}
-
-// readWait is what a read waits for.
-type readWait uint8
-
-const (
-	notYet readWait = iota
-	forInput
-	forTimer
-)
-
-// gather returns c with input that gathers, and owns c. Where the kernel refuses that it returns c.
-func gather(c descriptor) descriptor {
-	g, err := newGatherer(c)
-	if err != nil {
-		return c
-	}
-	c.Close()
-	return g
-}
-
-func newGatherer(c descriptor) (*gatherer, error) {
-	own, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	poll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-
-	// Go's poller hears only what does not block.
-	err = syscall.SetNonblock(poll, true)
-	g := &gatherer{fd: -1, timer: -1, epoll: os.NewFile(uintptr(poll), "epoll")}
-	g.try = g.tryRead
-	if err == nil {
-		err = g.open(own, poll)
-	}
-	if err != nil {
-		g.Close()
-		return nil, err
-	}
-	return g, nil
-}
-
-// open makes the epoll hear a descriptor of its own for what own is, and a timer.
-func (g *gatherer) open(own syscall.RawConn, poll int) (err error) {
-	// It fails where Go's poller does not hear the epoll.
-	if err := g.epoll.SetReadDeadline(time.Time{}); err != nil {
-		return err
-	}
-	if g.raw, err = g.epoll.SyscallConn(); err != nil {
-		return err
-	}
-	own.Control(func(fd uintptr) { g.fd, err = syscall.Dup(int(fd)) })
-	if err != nil {
-		return err
-	}
-	syscall.CloseOnExec(g.fd)
-	if g.timer, err = newTimer(); err != nil {
-		return err
-	}
-	for _, fd := range []int{g.fd, g.timer} {
-		event := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}
-		if err := syscall.EpollCtl(poll, syscall.EPOLL_CTL_ADD, fd, &event); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// newTimer returns a descriptor that can be read once its time is over.
-func newTimer() (int, error) {
-	const monotonic = 1
-	fd, _, errno := syscall.RawSyscall(syscall.SYS_TIMERFD_CREATE, monotonic, syscall.O_CLOEXEC, 0)
-	if errno != 0 {
-		return -1, errno
-	}
-	return int(fd), nil
-}
-
-func (g *gatherer) SyscallConn() (syscall.RawConn, error) { return g, nil }
-
-// Control calls f with the descriptor, which is not closed meanwhile.
-func (g *gatherer) Control(f func(fd uintptr)) error {
-	return g.raw.Control(func(uintptr) { f(uintptr(g.fd)) })
-}
-
-// Read calls f until it returns true, and waits in between until something has come: on a busy line until it has
-// gathered.
-func (g *gatherer) Read(f func(fd uintptr) bool) error {
-	g.call, g.waits = f, notYet
-	return g.raw.Read(g.try)
-}
-
-func (g *gatherer) tryRead(epoll uintptr) bool {
-	if g.reads() {
-		return true
-	}
-
-	// What came while the epoll was deaf may not have woken anybody.
-	return g.listens(epoll) && g.reads()
-}
-
-func (g *gatherer) reads() bool {
-	done := g.call(uintptr(g.fd))
-	if done {
-		g.ended()
-	}
-	return done
-}
-
-// listens makes the epoll hear what ends the wait: a busy line's timer, else input. It reports whether it hears input
-// again that it was deaf to.
-func (g *gatherer) listens(epoll uintptr) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.waits == notYet && g.soons >= busyAfter && time.Since(g.wrote) >= answersWithin {
-		g.waits = forTimer
-		g.hearLocked(epoll, false)
-		g.setTimerLocked(gatherFor)
-		return false
-	}
-	g.waits = forInput
-	g.hearLocked(epoll, true)
-	gathered := g.timed
-	if gathered {
-		// A kernel before 5.5 wakes for ever where a timer whose time is over stays in the epoll.
-		g.setTimerLocked(0)
-	}
-	return gathered
-}
-
-// setTimerLocked makes the timer's time be over in a while; 0: never.
-func (g *gatherer) setTimerLocked(in time.Duration) {
-	g.timed = in > 0
-	spec := [2]syscall.Timespec{1: syscall.NsecToTimespec(int64(in))}
-	syscall.RawSyscall6(syscall.SYS_TIMERFD_SETTIME, uintptr(g.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
-}
-
-// ended takes that a read has ended.
-func (g *gatherer) ended() {
-	if g.waits == notYet {
-		return
-	}
-	now := time.Now()
-	if g.waits == forTimer || now.Sub(g.woke) < soon {
-		g.soons++
-	} else {
-		g.soons = 0
-	}
-	g.woke = now
-}
-
-// hearLocked makes the epoll hear the descriptor, or not.
-func (g *gatherer) hearLocked(epoll uintptr, hears bool) {
-	if hears != g.deaf {
-		return
-	}
-	g.deaf = !hears
-	event := syscall.EpollEvent{Fd: int32(g.fd)}
-	if hears {
-		event.Events = syscall.EPOLLIN
-	}
-	syscall.RawSyscall6(syscall.SYS_EPOLL_CTL, epoll, syscall.EPOLL_CTL_MOD, uintptr(g.fd),
-		uintptr(unsafe.Pointer(&event)), 0, 0)
-}
-
-// Write calls f until it returns true. A line that takes nothing is tried again each millisecond. For answersWithin
-// input does not gather then.
-func (g *gatherer) Write(f func(fd uintptr) bool) error {
-	for written := false; ; time.Sleep(time.Millisecond) {
-		err := g.raw.Control(func(epoll uintptr) {
-			written = f(uintptr(g.fd))
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.wrote = time.Now()
-			g.hearLocked(epoll, true)
-		})
-		switch {
-		case err != nil || written:
-			return err
-		case !g.writeBy.IsZero() && time.Now().After(g.writeBy):
-			return os.ErrDeadlineExceeded
-		}
-	}
-}
-
-func (g *gatherer) SetReadDeadline(t time.Time) error { return g.epoll.SetReadDeadline(t) }
-
-func (g *gatherer) SetWriteDeadline(t time.Time) error {
-	g.writeBy = t
-	return nil
-}
-
-func (g *gatherer) Close() error {
-	err := g.epoll.Close()
-	if err == nil {
-		err = errors.Join(syscall.Close(g.fd), syscall.Close(g.timer))
-	}
-	return err
-}
-
 // streamPort is a port that carries bytes in order.
 type streamPort struct {
 	descriptor
@@ -404,6 +164,246 @@ func quietWrite(c syscall.Conn, b []byte, to *sockaddr) (n int, err error) {
 		err = errno
 	}
 	return n, err
+}
+
+// gatherer is a descriptor whose input gathers while it is busy, and wakes nothing meanwhile. Go's poller hears each
+// arrival at a descriptor that it knows, so it knows an epoll of ours instead: that hears the descriptor or, while
+// input gathers, only a timer.
+type gatherer struct {
+	fd, timer int
+
+	// epoll has the deadline of reads. Its Close waits for who uses fd.
+	epoll *os.File
+	raw   syscall.RawConn
+
+	// call is what Read calls, and try tryRead: a new one for each read would be allocated.
+	call func(fd uintptr) bool
+	try  func(epoll uintptr) bool
+
+	// waits is what the read that is under way waits for.
+	waits readWait
+
+	// soons is how many waits in a row have ended soon, or with what has gathered.
+	soons int
+
+	// woke is when the last read ended that had waited.
+	woke time.Time
+
+	// writeBy is the deadline of writes; only the writer uses it.
+	writeBy time.Time
+
+	// mu guards what follows: a write ends a gathering.
+	mu sync.Mutex
+
+	// deaf: the epoll does not hear the descriptor
+	deaf bool
+
+	// timed: the timer is set, or its time is over
+	timed bool
+
+	// wrote is when something was written last; zero: never
+	wrote time.Time
+}
+
+// readWait is what a read waits for.
+type readWait uint8
+
+const (
+	notYet readWait = iota
+	forInput
+	forTimer
+)
+
+// gather returns c with input that gathers, and owns c. Where the kernel refuses that it returns c.
+func gather(c descriptor) descriptor {
+	g, err := newGatherer(c)
+	if err != nil {
+		return c
+	}
+	c.Close()
+	return g
+}
+
+func newGatherer(c descriptor) (*gatherer, error) {
+	own, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	poll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+
+	// Go's poller hears only what does not block.
+	err = syscall.SetNonblock(poll, true)
+	g := &gatherer{fd: -1, timer: -1, epoll: os.NewFile(uintptr(poll), "epoll")}
+	g.try = g.tryRead
+	if err == nil {
+		err = g.open(own, poll)
+	}
+	if err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// open makes the epoll hear a descriptor of its own for what own is, and a timer.
+func (g *gatherer) open(own syscall.RawConn, poll int) (err error) {
+	// It fails where Go's poller does not hear the epoll.
+	if err := g.epoll.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	if g.raw, err = g.epoll.SyscallConn(); err != nil {
+		return err
+	}
+	own.Control(func(fd uintptr) { g.fd, err = syscall.Dup(int(fd)) })
+	if err != nil {
+		return err
+	}
+	syscall.CloseOnExec(g.fd)
+	if g.timer, err = newTimer(); err != nil {
+		return err
+	}
+	for _, fd := range []int{g.fd, g.timer} {
+		event := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}
+		if err := syscall.EpollCtl(poll, syscall.EPOLL_CTL_ADD, fd, &event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newTimer returns a descriptor that can be read once its time is over.
+func newTimer() (int, error) {
+	const monotonic = 1
+	fd, _, errno := syscall.RawSyscall(syscall.SYS_TIMERFD_CREATE, monotonic, syscall.O_CLOEXEC, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+func (g *gatherer) SyscallConn() (syscall.RawConn, error) { return g, nil }
+
+// Read calls f until it returns true, and waits in between until something has come: on a busy line until it has
+// gathered.
+func (g *gatherer) Read(f func(fd uintptr) bool) error {
+	g.call, g.waits = f, notYet
+	return g.raw.Read(g.try)
+}
+
+func (g *gatherer) tryRead(epoll uintptr) bool {
+	if g.reads() {
+		return true
+	}
+
+	// What came while the epoll was deaf may not have woken anybody.
+	return g.listens(epoll) && g.reads()
+}
+
+func (g *gatherer) reads() bool {
+	done := g.call(uintptr(g.fd))
+	if done {
+		g.ended()
+	}
+	return done
+}
+
+// listens makes the epoll hear what ends the wait: a busy line's timer, else input. It reports whether it hears input
+// again that it was deaf to.
+func (g *gatherer) listens(epoll uintptr) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.waits == notYet && g.soons >= busyAfter && time.Since(g.wrote) >= answersWithin {
+		g.waits = forTimer
+		g.hearLocked(epoll, false)
+		g.setTimerLocked(gatherFor)
+		return false
+	}
+	g.waits = forInput
+	g.hearLocked(epoll, true)
+	gathered := g.timed
+	if gathered {
+		// A kernel before 5.5 wakes for ever where a timer whose time is over stays in the epoll.
+		g.setTimerLocked(0)
+	}
+	return gathered
+}
+
+// setTimerLocked makes the timer's time be over in a while; 0: never.
+func (g *gatherer) setTimerLocked(in time.Duration) {
+	g.timed = in > 0
+	spec := [2]syscall.Timespec{1: syscall.NsecToTimespec(int64(in))}
+	syscall.RawSyscall6(syscall.SYS_TIMERFD_SETTIME, uintptr(g.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+}
+
+// ended takes that a read has ended.
+func (g *gatherer) ended() {
+	if g.waits == notYet {
+		return
+	}
+	now := time.Now()
+	if g.waits == forTimer || now.Sub(g.woke) < soon {
+		g.soons++
+	} else {
+		g.soons = 0
+	}
+	g.woke = now
+}
+
+// Write calls f until it returns true. A line that takes nothing is tried again each millisecond. For answersWithin
+// input does not gather then.
+func (g *gatherer) Write(f func(fd uintptr) bool) error {
+	for written := false; ; time.Sleep(time.Millisecond) {
+		err := g.raw.Control(func(epoll uintptr) {
+			written = f(uintptr(g.fd))
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.wrote = time.Now()
+			g.hearLocked(epoll, true)
+		})
+		switch {
+		case err != nil || written:
+			return err
+		case !g.writeBy.IsZero() && time.Now().After(g.writeBy):
+			return os.ErrDeadlineExceeded
+		}
+	}
+}
+
+// hearLocked makes the epoll hear the descriptor, or not.
+func (g *gatherer) hearLocked(epoll uintptr, hears bool) {
+	if hears != g.deaf {
+		return
+	}
+	g.deaf = !hears
+	event := syscall.EpollEvent{Fd: int32(g.fd)}
+	if hears {
+		event.Events = syscall.EPOLLIN
+	}
+	syscall.RawSyscall6(syscall.SYS_EPOLL_CTL, epoll, syscall.EPOLL_CTL_MOD, uintptr(g.fd),
+		uintptr(unsafe.Pointer(&event)), 0, 0)
+}
+
+// Control calls f with the descriptor, which is not closed meanwhile.
+func (g *gatherer) Control(f func(fd uintptr)) error {
+	return g.raw.Control(func(uintptr) { f(uintptr(g.fd)) })
+}
+
+func (g *gatherer) SetReadDeadline(t time.Time) error { return g.epoll.SetReadDeadline(t) }
+
+func (g *gatherer) SetWriteDeadline(t time.Time) error {
+	g.writeBy = t
+	return nil
+}
+
+func (g *gatherer) Close() error {
+	err := g.epoll.Close()
+	if err == nil {
+		err = errors.Join(syscall.Close(g.fd), syscall.Close(g.timer))
+	}
+	return err
 }
 
 // sockaddr is a sockaddr_in of ip(7) or a sockaddr_in6 of ipv6(7).

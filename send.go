@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -347,6 +348,15 @@ func (d *drone) placeAnew(t *task, s *step) error {
 	s.x, s.y, s.p = anew.x, anew.y, anew.p
 	t.plan.destination = &to
 	return nil
+}
+
+// checkLimits is why a request is not carried out now, wherever its vehicle could fly: the line is too far behind, or
+// its client hardly means the place or the height.
+func (d *drone) checkLimits(r request) error {
+	at := d.tel.position
+	here := place{at.lat, at.lon, at.relative, at.amsl}
+	return cmp.Or(r.checkLag(d.cmd.acks.behind, d.machine.last.armed), r.checkReach(here, d.tel.home, d.reach),
+		r.checkHeight(here, d.tel.home, d.tel.height(time.Now()), d.tel.ground.assumed, d.ceiling))
 }
 
 // sendCopy sends a copy.

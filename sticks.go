@@ -166,7 +166,7 @@ type sticks struct {
 	// switchedTo: the last mode without sticks that somebody else set, and when
 	switchedTo shownMode
 
-	// streamed: the axes that went out last
+	// streamed: the axes that went out last; not axes while toSend holds a movement back
 	streamed axes
 
 	// sent: what went out in the last seconds, the oldest first
@@ -241,128 +241,6 @@ func (s *sticks) clientMoves(v situation, a axes, from netip.Addr, timeout time.
 	s.client.spoke = v.now
 	s.next = v.now.Add(stickEvery)
 	s.acts.send = true
-}
-
-// tick does what is due, and returns when it is to be called next; zero: there is no stream.
-func (s *sticks) tick(v situation) (next time.Time) {
-	if !v.armed {
-		s.src.heardInFlight = s.src.transmits(v.now)
-	}
-	askedHold := s.client.holdAsked.After(s.client.spoke)
-	if !v.online {
-		// When the link is back somebody else may fly.
-		s.client.spoke = time.Time{}
-		s.client.lost = v.now
-	} else if v.busy && !askedHold {
-		// With a task under way no client is silent; after askedHold it may be our hold.
-		s.client.spoke = v.now
-	}
-	if s.phase == stickClient && s.otherKind(v) {
-		s.client.until = v.now
-		s.acts.notice = fmt.Sprintf("the vehicle has gone over to %s, where sticks mean something else: the "+
-			"client's sticks have ended; set the mode again to take them back", kindNames[v.stickKind()])
-	}
-	if s.phase != stickClient || !v.now.Before(s.client.until) {
-		s.park(v)
-		if s.mayEnd(v) {
-			s.end(v)
-		}
-	}
-	if s.phase == stickOff {
-		return time.Time{}
-	}
-	if s.silent(v) && v.now.Sub(s.client.holdAsked) >= ownAgain {
-		s.client.holdAsked = v.now
-		s.acts.hold = true
-	}
-	if s.driftsSinceOutage(v) {
-		s.client.lost = time.Time{}
-		s.acts.notice = fmt.Sprintf("the link to the autopilot was lost: nobody has the sticks in %s mode, the "+
-			"drone drifts, and mavrest does not hold it; set a mode (hold), or send sticks", v.mode)
-	}
-	if !v.now.Before(s.next) {
-		s.next = v.now.Add(stickEvery)
-		s.acts.send = v.firmware == px4 || v.now.Sub(s.src.foreignAt) >= othersPause
-	}
-	return s.next
-}
-
-// otherKind reports whether the vehicle has gone over to another kind since the client took the sticks: forward
-// is down on a wing.
-func (s *sticks) otherKind(v situation) bool {
-	now := v.stickKind()
-	return s.client.kind != kindUnknown && now != kindUnknown && now != s.client.kind
-}
-
-// mayEnd reports whether the stream that no client moves may end, for one of three reasons: ArduPilot's
-// receiver is in use; it is live and a mode without sticks was set here; the vehicle is disarmed and
-// the client silent for stickIdle. It may end offline too: perhaps only we hear nothing.
-func (s *sticks) mayEnd(v situation) bool {
-	toReceiver := s.src.inUse(v.firmware) || (s.src.live(v.firmware) && !v.shown().flownBySticks() && !s.taken)
-	idle := !v.armed && v.now.Sub(s.client.spoke) >= stickIdle
-	return !v.entering && (toReceiver || idle)
-}
-
-// silent reports whether a client that flew by our stream has fallen silent in the air: a hold is due.
-func (s *sticks) silent(v situation) bool {
-	return s.drifts(v) && !s.client.spoke.IsZero() && v.now.Sub(s.client.spoke) >= silentClient
-}
-
-// driftsSinceOutage reports whether the drone drifts because a lost link has cancelled the hold, and
-// nobody was told yet. It waits for a landed state, which comes a moment after the link.
-func (s *sticks) driftsSinceOutage(v situation) bool {
-	cancelled := v.online && s.client.spoke.IsZero() && !s.client.lost.IsZero()
-	landedKnown := v.landed != 0 || v.now.Sub(s.client.lost) >= freshFor
-	return cancelled && landedKnown && s.drifts(v)
-}
-
-// drifts reports whether the drone flies by our stream and nobody moves it. Not in position mode, where the
-// centred stream holds unless the vehicle is on its wing, nor where PX4 may obey a transmitter.
-func (s *sticks) drifts(v situation) bool {
-	byStream := s.phase == stickNobody && !s.taken && !(v.firmware == px4 && s.src.denied(v.view).given())
-	drifts := v.mode == ModeManual || v.mode == ModeAltitude || (v.mode == ModePosition && v.onWing())
-	return byStream && drifts && v.flying()
-}
-
-func (s *sticks) take() stickActs {
-	acts := s.acts
-	s.acts = stickActs{}
-	return acts
-}
-
-// toSend is the axes that go out now. While numbers are kept the sticks do not move: the mode is about to change.
-// But from one mode that sticks fly to another they are centred at once: they would fly the drone on.
-func (s *sticks) toSend(v situation, kept []shownMode) axes {
-	flies := v.sticks() != unsteered
-	for _, k := range kept {
-		v.custom = k.custom
-		flies = flies && v.sticks() != unsteered
-	}
-	switch {
-	case len(kept) == 0:
-		s.streamed = s.turned(v)
-	case v.firmware == px4 && flies:
-		z := s.streamed.z
-		s.streamed = s.centred(v)
-		if v.sticks() == thrust {
-			s.streamed.z = z
-		}
-	}
-	s.sent = append(s.sent[max(0, len(s.sent)-sentKept):], sentAxes{s.streamed, v.now})
-	return s.streamed
-}
-
-// turned is the axes or, in every other frame of a turn, what is a thousandth beside them. A PX4 that has
-// MAN_OVERRIDE_SPD calls sticks moving after three changes one way, and with 0 for ever: until they turn.
-func (s *sticks) turned(v situation) axes {
-	a := s.axes
-	turns := s.phase == stickNobody && v.armed && v.turnsSticks() && v.now.Sub(s.restsFrom) < stickTurn
-	if !turns || v.sticks() == unsteered || v.leaving || s.streamed != a || a != s.centred(v) {
-		return a
-	}
-	beside := axes{a.x + 1, a.y + 1, a.z + 1, a.r + 1}
-	beside.z = min(beside.z, 1000)
-	return beside
 }
 
 // mustRest reports whether the stream must come to rest before PX4 is sent another mode.
@@ -556,6 +434,128 @@ func (s *sticks) restarted(v situation) {
 	s.src.hide(v.now.Add(overrideTimeout))
 }
 
+// tick does what is due, and returns when it is to be called next; zero: there is no stream.
+func (s *sticks) tick(v situation) (next time.Time) {
+	if !v.armed {
+		s.src.heardInFlight = s.src.transmits(v.now)
+	}
+	askedHold := s.client.holdAsked.After(s.client.spoke)
+	if !v.online {
+		// When the link is back somebody else may fly.
+		s.client.spoke = time.Time{}
+		s.client.lost = v.now
+	} else if v.busy && !askedHold {
+		// With a task under way no client is silent; after askedHold it may be our hold.
+		s.client.spoke = v.now
+	}
+	if s.phase == stickClient && s.otherKind(v) {
+		s.client.until = v.now
+		s.acts.notice = fmt.Sprintf("the vehicle has gone over to %s, where sticks mean something else: the "+
+			"client's sticks have ended; set the mode again to take them back", kindNames[v.stickKind()])
+	}
+	if s.phase != stickClient || !v.now.Before(s.client.until) {
+		s.park(v)
+		if s.mayEnd(v) {
+			s.end(v)
+		}
+	}
+	if s.phase == stickOff {
+		return time.Time{}
+	}
+	if s.silent(v) && v.now.Sub(s.client.holdAsked) >= ownAgain {
+		s.client.holdAsked = v.now
+		s.acts.hold = true
+	}
+	if s.driftsSinceOutage(v) {
+		s.client.lost = time.Time{}
+		s.acts.notice = fmt.Sprintf("the link to the autopilot was lost: nobody has the sticks in %s mode, the "+
+			"drone drifts, and mavrest does not hold it; set a mode (hold), or send sticks", v.mode)
+	}
+	if !v.now.Before(s.next) {
+		s.next = v.now.Add(stickEvery)
+		s.acts.send = v.firmware == px4 || v.now.Sub(s.src.foreignAt) >= othersPause
+	}
+	return s.next
+}
+
+// otherKind reports whether the vehicle has gone over to another kind since the client took the sticks: forward
+// is down on a wing.
+func (s *sticks) otherKind(v situation) bool {
+	now := v.stickKind()
+	return s.client.kind != kindUnknown && now != kindUnknown && now != s.client.kind
+}
+
+// mayEnd reports whether the stream that no client moves may end, for one of three reasons: ArduPilot's
+// receiver is in use; it is live and a mode without sticks was set here; the vehicle is disarmed and
+// the client silent for stickIdle. It may end offline too: perhaps only we hear nothing.
+func (s *sticks) mayEnd(v situation) bool {
+	toReceiver := s.src.inUse(v.firmware) || (s.src.live(v.firmware) && !v.shown().flownBySticks() && !s.taken)
+	idle := !v.armed && v.now.Sub(s.client.spoke) >= stickIdle
+	return !v.entering && (toReceiver || idle)
+}
+
+// silent reports whether a client that flew by our stream has fallen silent in the air: a hold is due.
+func (s *sticks) silent(v situation) bool {
+	return s.drifts(v) && !s.client.spoke.IsZero() && v.now.Sub(s.client.spoke) >= silentClient
+}
+
+// driftsSinceOutage reports whether the drone drifts because a lost link has cancelled the hold, and
+// nobody was told yet. It waits for a landed state, which comes a moment after the link.
+func (s *sticks) driftsSinceOutage(v situation) bool {
+	cancelled := v.online && s.client.spoke.IsZero() && !s.client.lost.IsZero()
+	landedKnown := v.landed != 0 || v.now.Sub(s.client.lost) >= freshFor
+	return cancelled && landedKnown && s.drifts(v)
+}
+
+// drifts reports whether the drone flies by our stream and nobody moves it. Not in position mode, where the
+// centred stream holds unless the vehicle is on its wing, nor where PX4 may obey a transmitter.
+func (s *sticks) drifts(v situation) bool {
+	byStream := s.phase == stickNobody && !s.taken && !(v.firmware == px4 && s.src.denied(v.view).given())
+	drifts := v.mode == ModeManual || v.mode == ModeAltitude || (v.mode == ModePosition && v.onWing())
+	return byStream && drifts && v.flying()
+}
+
+func (s *sticks) take() stickActs {
+	acts := s.acts
+	s.acts = stickActs{}
+	return acts
+}
+
+// toSend is the axes that go out now. While numbers are kept the sticks do not move: the mode is about to change.
+// But from one mode that sticks fly to another they are centred at once: they would fly the drone on.
+func (s *sticks) toSend(v situation, kept []shownMode) axes {
+	flies := v.sticks() != unsteered
+	for _, k := range kept {
+		v.custom = k.custom
+		flies = flies && v.sticks() != unsteered
+	}
+	switch {
+	case len(kept) == 0:
+		s.streamed = s.turned(v)
+	case v.firmware == px4 && flies:
+		z := s.streamed.z
+		s.streamed = s.centred(v)
+		if v.sticks() == thrust {
+			s.streamed.z = z
+		}
+	}
+	s.sent = append(s.sent[max(0, len(s.sent)-sentKept):], sentAxes{s.streamed, v.now})
+	return s.streamed
+}
+
+// turned is the axes or, in every other frame of a turn, what is a thousandth beside them. A PX4 that has
+// MAN_OVERRIDE_SPD calls sticks moving after three changes one way, and with 0 for ever: until they turn.
+func (s *sticks) turned(v situation) axes {
+	a := s.axes
+	turns := s.phase == stickNobody && v.armed && v.turnsSticks() && v.now.Sub(s.restsFrom) < stickTurn
+	if !turns || v.sticks() == unsteered || v.leavesSticks || s.streamed != a || a != s.centred(v) {
+		return a
+	}
+	beside := axes{a.x + 1, a.y + 1, a.z + 1, a.r + 1}
+	beside.z = min(beside.z, 1000)
+	return beside
+}
+
 // farewell leaves the sticks for the program's end: released to a live receiver, else parked
 // (docs/design.md, "SIGTERM in the air").
 func (s *sticks) farewell(v situation) {
@@ -601,7 +601,7 @@ func (s *sticks) park(v situation) {
 		s.restsFrom = v.now
 	}
 	s.phase = stickNobody
-	if v.firmware != px4 || (v.sticks() != unsteered && !v.leaving && !v.resting) {
+	if v.firmware != px4 || (v.sticks() != unsteered && !v.leavesSticks && !v.resting) {
 		s.set(s.centred(v), v.now)
 	}
 }

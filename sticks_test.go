@@ -410,11 +410,11 @@ func TestTheSticksStayWhileAModeWithoutSticksIsOnItsWay(t *testing.T) {
 	s := sticks{phase: stickNobody}
 	lifts := situation{view: view{firmware: px4, shownMode: shownMode{custom: entered[px4][ModePosition], armed: true},
 		landed: landedState(common.MAV_LANDED_STATE_TAKEOFF)}}
-	lifts.leaving = true
+	lifts.leavesSticks = true
 	if s.park(lifts); s.axes != (axes{}) {
 		t.Errorf("a takeoff is on its way, and the sticks moved to %+v", s.axes)
 	}
-	lifts.leaving = false
+	lifts.leavesSticks = false
 	if s.park(lifts); s.axes != (axes{z: 500}) {
 		t.Errorf("POSCTL in the air, and the sticks stand at %+v", s.axes)
 	}

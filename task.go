@@ -459,7 +459,7 @@ func (t *task) loop(w waiter, decide func(now time.Time) decision, do func(move)
 }
 
 // mustEnd is why a task must end; nil: it may go on. After a takeover a task whose step is on
-// the wire still waits for that step's answer.
+// the wire still waits for that step's answer, and sends no copy more (command.decide).
 func (t *task) mustEnd() error {
 	if t.endedBy == nil || (t.takenOver() && t.onWire()) {
 		return nil
@@ -473,7 +473,7 @@ func (t *task) mustEnd() error {
 // takenOver reports whether a takeover or a disarming ended the task.
 func (t *task) takenOver() bool { return t.endedBy != nil && t.endedBy.code == codeInterrupted }
 
-// onWire reports whether send still waits for the outcome of the step that the task sent last.
+// onWire reports whether drone.send still waits for the outcome of the step that the task sent last.
 func (t *task) onWire() bool {
 	return t.command != nil && t.commander.acks.waiting[t.command.step.cmd] == t.command
 }

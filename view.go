@@ -87,8 +87,8 @@ type own struct {
 	// resting: the plan under way has centred the sticks before it sends another mode. It ends with a takeover, at once
 	resting bool
 
-	// leaving: a step to a mode without sticks is a claim. That outlives its plan
-	leaving bool
+	// leavesSticks: a step to a mode without sticks is a claim. That outlives its plan
+	leavesSticks bool
 }
 
 // situation is what the rules of the sticks go by: the vehicle and, beside it, our own state.
@@ -100,7 +100,7 @@ type situation struct {
 // place is in degrees, metres above home and metres above mean sea level. NaN is unknown.
 type place struct{ lat, lon, altitude, amsl float64 }
 
-// aim is the destination of what was commanded here last.
+// aim is a destination whose height a plan keeps: see drone.aim.
 type aim struct {
 	place
 
