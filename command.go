@@ -116,7 +116,7 @@ func (a *acks) send(c *command) error {
 	}
 	if err := a.link.send(c.step.message(a.tel.id.system, uint8(c.copies))); err != nil {
 		if first {
-			delete(a.waiting, c.step.cmd)
+			a.forget(c)
 		}
 		return err
 	}
@@ -279,14 +279,18 @@ func (c *command) answerBy(trip time.Duration) time.Time {
 	return c.sentAt.Add(max(giveUp, trip+tripMargin))
 }
 
-// close ends the wait, if a copy went out. Where the command was repeated or not answered, acks of it may still come.
+// close ends the wait. Where the command was repeated or not answered, acks of it may still come.
 func (a *acks) close(c *command) {
-	if c.copies == 0 {
-		return
-	}
-	delete(a.waiting, c.step.cmd)
-	if c.copies > 1 || !c.answered() {
+	a.forget(c)
+	if c.copies > 1 || (c.copies == 1 && !c.answered()) {
 		a.late[c.step.cmd] = c.triedAt
+	}
+}
+
+// forget ends that a command waits for its acks. Another one with its number may wait by now.
+func (a *acks) forget(c *command) {
+	if a.waiting[c.step.cmd] == c {
+		delete(a.waiting, c.step.cmd)
 	}
 }
 

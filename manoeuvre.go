@@ -34,7 +34,7 @@ const (
 	// targetEvery is the time between two questions for the vehicle's target.
 	targetEvery = time.Second
 
-	// targetGone is how long what it says of its target must have been old (targetEnded).
+	// targetGone is how long what the vehicle says of its target must have been old (targetEnded).
 	targetGone = 3 * time.Second
 
 	// standsFor is how long a vehicle must have stood elsewhere than at its place: some turn before they fly.
@@ -352,7 +352,7 @@ func lasts(since *time.Time, is bool, now time.Time) time.Duration {
 	return now.Sub(*since)
 }
 
-// finish ends it; a nil why says that it is complete.
+// finish ends the manoeuvre; a nil why says that it is complete.
 func (m *manoeuvre) finish(why error) {
 	if m.finished() {
 		return

@@ -39,6 +39,9 @@ const (
 
 	// noiseEvery is the time between two log lines about noise.
 	noiseEvery = 5 * time.Second
+
+	// readLook is how long a port must be empty until all counts as read (hasReadSince), and when to look again.
+	readLook = 2 * time.Millisecond
 )
 
 // outgoing is a message to send, the ids to send it with, and where it goes.
@@ -717,11 +720,17 @@ func (l *link) measured(trip time.Duration, now time.Time) {
 	l.lag.measured(trip, now)
 }
 
-// hasReadSince reports whether all that had come by a moment was read, and handled. Where the port is away nothing is.
-func (l *link) hasReadSince(at time.Time) bool {
+// hasReadSince reports whether all that had come by a moment was read, and handled: since then the port was empty, and
+// has been so for readLook. A sender that the full port held back goes on within that. Where the port is away nothing
+// comes.
+func (l *link) hasReadSince(at, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.writer == nil || !l.writer.port.emptyAt().Before(at)
+	if l.writer == nil {
+		return true
+	}
+	empty := l.writer.port.emptyAt()
+	return !empty.Before(at) && now.Sub(empty) >= readLook
 }
 
 // hasFallen reports whether the line has fallen behind. Then the landing over a place waits, and so does each copy that

@@ -2,7 +2,7 @@ package main
 
 // The built-in simulator (-device sim): an autopilot small enough to read. It speaks MAVLink over a cable in memory, as
 // PX4 or as ArduPilot's Copter. It answers as docs/autopilots.md says, refusals and oddities included. It shares only
-// the codec with the program: what it shared, it could not find wrong.
+// the codec, and what a port is, with the program: what it shared, it could not find wrong.
 //
 // This file is what all flavours share: the vehicle, its messages out and in, the moving point, the cable. What PX4
 // says, obeys and how it flies is in sim_px4.go; sim_ardupilot.go has the same of ArduPilot. Tests meddle with a

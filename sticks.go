@@ -707,7 +707,7 @@ func (v view) neverOverrides() string {
 	return older
 }
 
-// overrideUnknown reports whether the vehicle has told neither of the two.
+// overrideUnknown reports whether the vehicle has told neither MAN_OVERRIDE_SPD nor COM_RC_STICK_OV.
 func (v view) overrideUnknown() bool {
 	return math.IsNaN(v.param(overrideSpeed, v.param(stickOverride, math.NaN())))
 }

@@ -519,7 +519,9 @@ func until(end time.Time, came bool, now time.Time) decision {
 func (w waiter) loop(decide func(now time.Time) decision, do func(move) error) (end move, err error) {
 	for {
 		if now := time.Now(); w.stood.reading(now) {
-			w.pause(now.Add(readLook))
+			again := now.Add(readLook)
+			w.pause(again)
+			w.stood.woke(again, time.Now())
 			continue
 		}
 		switch d := decide(time.Now()); {
@@ -581,9 +583,8 @@ const (
 	// lateBy is how late something may be that was due by time. Later, the program stood still.
 	lateBy = 50 * time.Millisecond
 
-	// readsFor is how long reading what has come takes at most, and readLook is when to look next whether it is over.
+	// readsFor is how long reading what has come takes at most.
 	readsFor = 500 * time.Millisecond
-	readLook = 2 * time.Millisecond
 )
 
 // woke says that what was due by time is done now.
@@ -596,7 +597,7 @@ func (s *standstill) woke(due, now time.Time) {
 
 // reading reports whether what came during the last standstill is still being read.
 func (s *standstill) reading(now time.Time) bool {
-	s.reads = s.reads && now.Sub(s.over) < readsFor && !s.link.hasReadSince(s.over)
+	s.reads = s.reads && now.Sub(s.over) < readsFor && !s.link.hasReadSince(s.over, now)
 	return s.reads
 }
 

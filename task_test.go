@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -141,6 +142,39 @@ func TestNothingIsDecidedUntilAllIsReadThatCameWhileTheProgramStood(t *testing.T
 		}
 		time.Sleep(100 * time.Millisecond)
 		lineEqual(t, "it is still reading", s.reading(time.Now()), false)
+	})
+}
+
+// A sender that the full port held back goes on behind the first read that finds nothing.
+func TestThePortMustStayEmptyForAWhileBehindAStandstill(t *testing.T) {
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
+		s := standstill{link: b.link, over: time.Now(), reads: true}
+		b.cable.found(time.Now())
+		lineEqual(t, "reading, at once", s.reading(time.Now()), true)
+		b.cable.found(time.Now())
+		lineEqual(t, "reading, a while later", s.reading(time.Now().Add(readLook)), false)
+	})
+}
+
+func TestTheProgramMayStandStillAgainWhileItReads(t *testing.T) {
+	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
+		var over, decided time.Time
+		s := standstill{link: b.link, over: time.Now(), reads: true}
+		var mu sync.Mutex
+		mu.Lock()
+		w := waiter{mu: &mu, bell: new(bell), stood: &s, settle: func() {
+			if over.IsZero() {
+				time.Sleep(300 * time.Millisecond) // the port was empty meanwhile
+				over = time.Now()
+			}
+		}}
+		w.loop(func(now time.Time) decision {
+			decided = now
+			return decision{move: goOn}
+		}, nil)
+		if decided.Before(over.Add(readLook)) {
+			t.Errorf("decided %v behind the second standstill", decided.Sub(over))
+		}
 	})
 }
 
