@@ -31,8 +31,8 @@ func main() {
 	// So the link needs a fifth less CPU; the other cores stay free (docs/performance.md).
 	runtime.GOMAXPROCS(1)
 
-	// A board has little memory: half of the headroom that is the default, a sixth of what is resident.
-	debug.SetGCPercent(50)
+	// A board has little memory: a quarter of the default headroom (docs/performance.md).
+	debug.SetGCPercent(25)
 	stopSignals := []os.Signal{syscall.SIGTERM, os.Interrupt}
 
 	// Under nohup SIGHUP is ignored; else it means that the terminal or ssh session has ended.
