@@ -312,15 +312,17 @@ func (a *api) doRequest(
 	if err == nil {
 		err = check()
 	}
+
+	// The autopilot may take seconds to answer.
+	if err == nil && !connOf(r).markBusy(nil) {
+		err = errClosed
+	}
 	log := a.drone.log.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body))
 	if err != nil {
 		log.Info("request refused", "error", err)
 		return failed(err)
 	}
 	log.Info("request")
-
-	// The autopilot may take seconds to answer.
-	connOf(r).markBusy(nil)
 	began := time.Now()
 	accepted, err := a.drone.do(*req)
 	took := time.Since(began).Round(time.Millisecond)

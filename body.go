@@ -104,10 +104,12 @@ func readFields(
 		return nil, errTooLarge
 	case connOf(r).gone():
 		// An outage delayed the request, and its client has given up.
-		return nil, refuse(codeBadRequest, "the connection was closed before the command was read: nothing was sent")
+		return nil, errClosed
 	}
 	return body, decode(trimBody(body), example, fields)
 }
+
+var errClosed = refuse(codeBadRequest, "the connection was closed before the command was read: nothing was sent")
 
 var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strconv"
@@ -751,6 +753,26 @@ func TestTheAnswer411IsReadThoughTheBodyComesLater(t *testing.T) {
 	}
 	r.want(t, 411, "length_required")
 	w.gone()
+}
+
+// A takeoff that waits for its body may be the longest idle one.
+func TestACommandWhoseConnectionMadeWayIsNotCarriedOut(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
+		near, _ := net.Pipe()
+		l := &connections{max: 1, open: make(map[net.Conn]*connection)}
+		c := l.add(near)
+		lands := func() reply {
+			r := httptest.NewRequest("POST", "http://192.0.2.7/api/drone/land", nil)
+			w := httptest.NewRecorder()
+			silent().ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), connKey{}, c)))
+			return reply{w.Code, w.Header(), w.Body.String()}
+		}
+		lands().want(t, 503, "offline")
+		l.stateChanged(near, http.StateIdle)
+		time.Sleep(closeAfter)
+		lineEqual(t, "there is room", l.makeRoom(), true)
+		lands().want(t, 400, "bad_request", "nothing was sent")
+	})
 }
 
 func TestACommandWhoseClientHasGoneIsNotCarriedOut(t *testing.T) {

@@ -235,6 +235,9 @@ type connection struct {
 	// busy: a command is carried out, or events are sent
 	busy bool
 
+	// madeWay: makeRoom has closed it
+	madeWay bool
+
 	// endWait: ends its wait for a manoeuvre; nil if it has none
 	endWait func()
 }
@@ -267,7 +270,8 @@ func (l *connections) makeRoom() bool {
 		}
 	}
 	if idle != nil && time.Since(idle.usedAt) >= closeAfter {
-		// net/http notices
+		// net/http notices, but a takeoff may still wait for its body
+		idle.madeWay = true
 		idle.Close()
 		delete(l.open, idle.Conn)
 		return true
@@ -334,13 +338,14 @@ func (c *connection) gone() bool {
 	return (n == 0 && err == nil) || err == syscall.ECONNRESET
 }
 
-// markBusy marks the connection as busy until its request is answered. endWait ends
-// the request's wait; nil if it has none.
-func (c *connection) markBusy(endWait func()) {
+// markBusy marks the connection as busy until its request is answered, and reports whether it is there still: it may
+// have made way for another client's. endWait ends the request's wait; nil if it has none.
+func (c *connection) markBusy(endWait func()) bool {
 	c.list.mu.Lock()
 	defer c.list.mu.Unlock()
 	c.busy = true
 	c.endWait = endWait
+	return !c.madeWay
 }
 
 // limitUntaken ends the connection when what was written was not taken for a time; the system keeps so many bytes.
