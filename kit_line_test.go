@@ -219,6 +219,12 @@ func newCable(heard func(lineMessage)) *cable {
 }
 
 func (c *cable) Read(b []byte) (int, error) {
+	select {
+	case <-c.gone:
+		// What was said before is not read any more.
+		return 0, io.EOF
+	default:
+	}
 	if len(c.rest) == 0 {
 		if len(c.toLink) == 0 {
 			c.found(time.Now())
