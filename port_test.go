@@ -320,15 +320,7 @@ func TestBytesThatWaitedInTheLineAreDroppedTwiceAtTheOpening(t *testing.T) {
 
 func TestAPortKnowsWhenAllWasReadThatHadCome(t *testing.T) {
 	for _, kind := range []string{"serial", "UDP"} {
-		var q port
-		var vehicle io.Writer
-		if kind == "serial" {
-			p := openPTY(t)
-			q, vehicle = p.open(t), p.master
-		} else {
-			q = openUDP(t)
-			vehicle = dialed(t, "udp", listensAt(t, q))
-		}
+		q, vehicle := openKind(t, kind)
 		wrote := time.Now()
 		vehicle.Write([]byte{1})
 		time.Sleep(20 * time.Millisecond) // it has come
@@ -345,18 +337,21 @@ func TestAPortKnowsWhenAllWasReadThatHadCome(t *testing.T) {
 	}
 }
 
+// openKind opens a port, and returns the vehicle's end of its line.
+func openKind(t *testing.T, kind string) (port, io.Writer) {
+	t.Helper()
+	if kind == "serial" {
+		p := openPTY(t)
+		return p.open(t), p.master
+	}
+	q := openUDP(t)
+	return q, dialed(t, "udp", listensAt(t, q))
+}
+
 // busyLine is a port to which something comes each 0.1 ms, until the test ends.
 func busyLine(t *testing.T, kind string) port {
 	t.Helper()
-	var q port
-	var vehicle io.Writer
-	if kind == "serial" {
-		p := openPTY(t)
-		q, vehicle = p.open(t), p.master
-	} else {
-		q = openUDP(t)
-		vehicle = dialed(t, "udp", listensAt(t, q))
-	}
+	q, vehicle := openKind(t, kind)
 	t.Cleanup(repeat(100*time.Microsecond, func() { vehicle.Write([]byte{1}) }))
 	return q
 }

@@ -69,7 +69,7 @@ func (p *streamPort) Write(b []byte) (int, error) { return quietWrite(p, b, nil)
 type quietTCP struct{ *net.TCPConn }
 
 func (c quietTCP) Read(b []byte) (int, error) {
-	n, err := quietRead(c.TCPConn, b, nil, new(emptied))
+	n, err := quietRead(c.TCPConn, b, nil, nil)
 	switch {
 	case errors.As(err, new(syscall.Errno)):
 		// net/http knows it by that.
@@ -91,7 +91,8 @@ func (c quietTCP) Write(b []byte) (int, error) {
 // quietRead reads b by a system call that does not wait; where nothing has come it waits as every Read does. The
 // runtime watches each call that may wait, and in a program that was idle it wakes a thread for that: half of what a
 // quiet line costs (docs/performance.md). No bytes without an error are an empty datagram, or the end. from gets the
-// sender of a datagram; nil where nobody asks. empty gets when nothing had come.
+// sender of a datagram; nil where nobody asks. empty gets when nothing had
+// come; nil likewise.
 func quietRead(c syscall.Conn, b []byte, from *sockaddr, empty *emptied) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil || len(b) == 0 {
@@ -108,7 +109,7 @@ func quietRead(c syscall.Conn, b []byte, from *sockaddr, empty *emptied) (int, e
 			n, _, errno = syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
 				0, uintptr(unsafe.Pointer(from)), uintptr(unsafe.Pointer(&size)))
 		}
-		if errno == syscall.EAGAIN {
+		if errno == syscall.EAGAIN && empty != nil {
 			empty.found(tried)
 		}
 		return errno != syscall.EAGAIN
