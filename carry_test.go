@@ -135,7 +135,7 @@ func TestPX4IsNotArmedOnAStreamThatEnds(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			fly(t, simPX4, nil, func(f *flight) {
-				f.slowly(c.lineDelay)
+				f.slowly(c.lineDelay, 0)
 				f.accepted("/mode", `{"mode":"position"}`)
 				f.accepted("/mode", `{"mode":"hold"}`)
 				time.Sleep(time.Until(f.drone.sticks.client.spoke.Add(c.afterCommand)))
@@ -279,7 +279,7 @@ func TestAPilotsSwitchEndsAPlanAndNothingMoreIsSent(t *testing.T) {
 				}
 				o := <-answer
 				lineEqual(t, "code", o.code(), c.code)
-				lineEqual(t, "time until the answer", o.took, c.took)
+				lineEqual(t, "time until the answer", o.took.Round(ms), c.took)
 				if name := map[firmware]string{px4: "POSCTL", copter: "LOITER"}[v]; c.text != "" {
 					text := "a pilot, another program or a failsafe changed the mode to " + name + "; " + c.text
 					lineEqual(t, "its error", o.err.Error()[:min(len(text), len(o.err.Error()))], text)

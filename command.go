@@ -28,7 +28,8 @@ const (
 	// a report came.
 	modeUnknown = 500 * time.Millisecond
 
-	// showWithin is how long after the ack a report must show it.
+	// showWithin is how much longer than a round trip after the ack a report must show it, after a takeover after
+	// the newest copy.
 	showWithin = time.Second
 
 	// tripMargin is how much longer than a round trip an answer or a report is waited for, where that is longer than
@@ -274,7 +275,7 @@ func (c *command) answerBy(trip time.Duration) time.Time {
 	case c.refusal != nil:
 		return c.refusedAt
 	case c.acked():
-		return c.ackedAt.Add(showWithin)
+		return c.ackedAt.Add(trip + showWithin)
 	}
 	return c.sentAt.Add(max(giveUp, trip+tripMargin))
 }

@@ -264,6 +264,8 @@ func TestTheRoundTripOfRepeatedCommandsGrowsStepByStep(t *testing.T) {
 	}
 	slow := &command{sentAt: epoch}
 	lineEqual(t, "the wait for an answer on a slow line", slow.answerBy(3000*ms).Sub(epoch), 4000*ms)
+	slow.ackedAt = epoch
+	lineEqual(t, "the wait for a report behind its ack", slow.answerBy(3000*ms).Sub(epoch), 4000*ms)
 
 	// Where questions for its time are answered their round trip counts.
 	a.link.lag.proves = epoch

@@ -1198,9 +1198,9 @@ func (w *waiting) stillWaits(t testing.TB) {
 	}
 }
 
-// slowly delays the line as a telemetry radio does, and gives mavrest time to measure it.
-func (f *flight) slowly(oneWay time.Duration) {
-	f.sim.change(func() { f.sim.switches().delay = oneWay })
+// slowly delays what comes from the vehicle and what goes up to it, and gives mavrest time to measure it.
+func (f *flight) slowly(down, up time.Duration) {
+	f.sim.change(func() { f.sim.switches().delay, f.sim.switches().delayUp = down, up })
 	time.Sleep(4 * time.Second)
 }
 

@@ -221,12 +221,14 @@ func eventWords() []flightWord {
 			sim(func(s *simulator) { s.switches().muted = true })},
 		{"unmute", "what the vehicle sends comes again", "unmute",
 			sim(func(s *simulator) { s.switches().muted = false })},
-		{"delay TIME", "the line delays each message",
+		{"delay TIME", "the line delays each message from the vehicle",
 			"delay 60ms", marks(func(p *player, a []string) {
 				p.sim.change(func() { p.sim.switches().delay = p.duration(a[0]) })
 			})},
 		{"slow TIME", "as delay, and mavrest has the time to measure it",
-			"slow 60ms", marks(func(p *player, a []string) { p.slowly(p.duration(a[0])) })},
+			"slow 60ms", marks(func(p *player, a []string) { p.slowly(p.duration(a[0]), 0) })},
+		{"far TIME", "as slow, and what mavrest sends is as late",
+			"far 60ms", marks(func(p *player, a []string) { p.slowly(p.duration(a[0]), p.duration(a[0])) })},
 		{"param PARAMETER N", "a parameter of the autopilot changes",
 			"param COM_RC_IN_MODE 4", marks(func(p *player, a []string) {
 				p.sim.change(func() { p.sim.params[a[0]] = p.number(a[1]) })

@@ -237,7 +237,7 @@ func (c *command) decide(m *machine, trip time.Duration, taken bool, now time.Ti
 
 	// After a takeover no copy goes out any more (rule 4).
 	if taken && repeats {
-		end = c.triedAt.Add(showWithin)
+		end = c.triedAt.Add(trip + showWithin)
 		repeats = false
 	}
 

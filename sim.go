@@ -251,8 +251,8 @@ type simLine struct {
 	// They damage bytes to the autopilot and to the companion; nil: nothing does.
 	noiseIn, noiseOut func([]byte) []byte
 
-	// delay is that of every frame to the companion.
-	delay time.Duration
+	// delay is that of every frame to the companion, delayUp that of what it writes.
+	delay, delayUp time.Duration
 
 	// behind is how much later a frame comes that leaves at a moment, as from a radio that buffers; nil: no later.
 	behind func(at time.Time) time.Duration
@@ -1131,6 +1131,12 @@ var simDialect = sync.OnceValue(func() *dialect.ReadWriter {
 	return newDialect(messages...)
 })
 
+// simBytes are bytes that arrive at a moment.
+type simBytes struct {
+	b  []byte
+	at time.Time
+}
+
 // simPort is the companion's or a ground station's end of a cable. Like a UART it has no flow
 // control: a write waits only while stall is set, and bytes that do not fit into a buffer are lost.
 type simPort struct {
@@ -1138,11 +1144,11 @@ type simPort struct {
 	toCompanion []byte
 	toAutopilot []byte
 
-	// gathered: bytes to the autopilot that are not delivered yet
-	gathered []byte
+	// onTheWay: bytes to the autopilot that have not arrived, the oldest first
+	onTheWay []simBytes
 
-	// gathering: deliver is scheduled
-	gathering bool
+	// gathersUntil is when the line carries on what it gathers.
+	gathersUntil time.Time
 
 	// readUntil: deadline of a Read; zero if there is none
 	readUntil time.Time
@@ -1263,33 +1269,50 @@ func (p *simPort) Write(b []byte) (int, error) {
 	if line.noiseIn != nil {
 		written = line.noiseIn(written)
 	}
-	p.gathered = append(p.gathered, written...)
-	if line.gathers == 0 {
-		p.deliver()
-	} else if !p.gathering {
-		p.gathering = true
-
-		// A boot would empty the agenda.
-		time.AfterFunc(line.gathers, func() { p.s.change(p.deliver) })
-	}
+	p.carry(written, line.gathers, line.delayUp)
 	p.s.nudge()
 	return len(b), nil
 }
 
-// deliver hands the gathered bytes to the autopilot.
-func (p *simPort) deliver() {
-	p.toAutopilot = append(p.toAutopilot, p.gathered...)
-	p.gathered = nil
-	p.gathering = false
+// carry takes bytes to the autopilot: at the end of the time for which they are gathered, and late by delay. They keep
+// their order.
+func (p *simPort) carry(b []byte, gathers, delay time.Duration) {
+	now := time.Now()
+	if !p.gathersUntil.After(now) {
+		p.gathersUntil = now.Add(gathers)
+	}
+	at := p.gathersUntil.Add(delay)
+	if n := len(p.onTheWay); n > 0 && p.onTheWay[n-1].at.After(at) {
+		at = p.onTheWay[n-1].at
+	}
+	p.onTheWay = append(p.onTheWay, simBytes{bytes.Clone(b), at})
+	if !at.After(now) {
+		p.deliver(now)
+		return
+	}
+
+	// A boot would empty the agenda.
+	time.AfterFunc(at.Sub(now), func() { p.s.change(func() { p.deliver(time.Now()) }) })
+}
+
+// deliver hands the autopilot what has arrived by then.
+func (p *simPort) deliver(by time.Time) {
+	for len(p.onTheWay) > 0 && !p.onTheWay[0].at.After(by) {
+		p.toAutopilot = append(p.toAutopilot, p.onTheWay[0].b...)
+		p.onTheWay = p.onTheWay[1:]
+	}
 }
 
 func (p *simPort) Close() error {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	if p.s.port == p {
-		p.deliver()
 
 		// bytes on the line still arrive
+		for _, x := range p.onTheWay {
+			p.toAutopilot = append(p.toAutopilot, x.b...)
+		}
+		p.onTheWay = nil
 		p.s.receive()
 		p.s.port = nil
 	}
