@@ -329,8 +329,8 @@ func (d *drone) lands(now time.Time) bool {
 	return d.machine.last.mode == ModeLand || d.tel.landedNow(now) == landing
 }
 
-// hearHeartbeat judges the reports that a HEARTBEAT makes. It brings an offline vehicle online. One that comes behind a
-// newer message makes none: it may be older than the last report.
+// hearHeartbeat judges the reports that a HEARTBEAT makes, and brings an offline vehicle online. One that comes behind
+// a newer message does neither: it may be older than the last report.
 func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 	now := h.at
 	maybeWarning := d.firmware() == px4 && d.tel.id.version != 0 && d.tel.id.version < px4CriticalActs

@@ -23,7 +23,7 @@ const (
 	// clockGone is how long other messages must have come without a boot clock before it counts as ended.
 	clockGone = time.Second
 
-	// clockDrift is the part of the time by which the vehicle's clock and ours may drift apart: 200 ppm.
+	// clockDrift: the vehicle's clock and ours may drift apart by one in so much of the time, 200 ppm.
 	clockDrift = 5000
 
 	// clockFor is how long the newest clock tells how far the line is behind.
@@ -160,38 +160,38 @@ type leaving struct {
 	trip time.Duration
 }
 
-// hear takes a message of the vehicle. ordered: it came in the order in which it left.
-func (l *lineLag) hear(m message.Message, ordered bool, now time.Time) leaving {
+// hear takes a message of the vehicle; came is when its last byte did. ordered: it came in the order in which it left.
+func (l *lineLag) hear(m message.Message, ordered bool, came time.Time) leaving {
 	var trip time.Duration
 	switch m := m.(type) {
 	case *common.MessageAttitude:
-		l.hearClock(m.TimeBootMs, now)
+		l.hearClock(m.TimeBootMs, came)
 	case *common.MessageGlobalPositionInt:
-		l.hearClock(m.TimeBootMs, now)
+		l.hearClock(m.TimeBootMs, came)
 	case *common.MessageTimesync:
 		if asked, ours := l.questions.answer(m); ours && ordered {
 			l.proves = later(l.proves, asked)
 			l.due = l.proves
-			if took := now.Sub(asked); took < tripMost {
+			if took := came.Sub(asked); took < tripMost {
 				trip = max(took, 1)
-				l.measured(trip, now)
+				l.measured(trip, came)
 				if l.shortest == 0 || trip < l.shortest {
 					l.shortest = trip
 				}
 				if trip < l.shortest+quickWithin {
-					l.quickAt = now
+					l.quickAt = came
 				}
 			}
 		}
 	default:
-		l.unclocked += min(now.Sub(l.heard), clockGap)
+		l.unclocked += min(came.Sub(l.heard), clockGap)
 	}
-	l.heard = now
-	d := leaving{left: l.leftAt(now), trip: trip}
+	l.heard = came
+	d := leaving{left: l.leftAt(came), trip: trip}
 	if l.tells() && l.behind >= lineJitter {
 		d.behind = l.behind
 	}
-	d.latest = now.Add(-d.behind)
+	d.latest = came.Add(-d.behind)
 
 	// A jitter of the estimate turns no order round.
 	if early := l.left.Sub(d.left); early > 0 && early < clockGap {
@@ -199,8 +199,8 @@ func (l *lineLag) hear(m message.Message, ordered bool, now time.Time) leaving {
 	}
 	l.left = d.left
 	switch {
-	case l.silent(now):
-		d.after = d.left.Add(-max(l.trip(now), tripLeast))
+	case l.silent(came):
+		d.after = d.left.Add(-max(l.trip(came), tripLeast))
 	case ordered:
 		d.after = l.proves
 	}
@@ -267,6 +267,8 @@ func (l *lineLag) bound(offset, took time.Duration) {
 
 		// The clock ran slowly.
 		l.most = max(l.most, l.least)
+
+		// Half of the quickest round trip counts as the way here.
 		from = (l.most + l.least) / 2
 	}
 	l.behind = max(0, offset-from)

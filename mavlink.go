@@ -679,15 +679,14 @@ func (r *reader) silent(now time.Time) error {
 // askTime asks the vehicle for its time, if that is due. waits: a step waits for the answer.
 func (l *link) askTime(waits bool, now time.Time) {
 	l.mu.Lock()
-	due := l.lag.askDue(waits, now)
-	question := l.lag.questions.question(now)
-	l.mu.Unlock()
-	if !due || l.send(question) != nil {
+	defer l.mu.Unlock()
+	if !l.lag.askDue(waits, now) {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lag.questions.sent(now)
+	question := outgoing{msg: l.lag.questions.question(now), at: now, to: l.address.at}
+	if l.enqueueLocked(question) == nil {
+		l.lag.questions.sent(now)
+	}
 }
 
 // timeDue is when the vehicle is to be asked for its time next, if no step waits for it.
@@ -859,8 +858,8 @@ func (w *writer) drain() {
 }
 
 // beat writes our heartbeat and, if it is wanted, a ground station's. Where no MAVLink was heard yet since the port was
-// opened it is a quiet one. An ArduPilot gets one only with -gcs:
-// from the first sticks on as its own ground station, SYSID_MYGCS/190: there is no other.
+// opened it is a quiet one. An ArduPilot gets one only with -gcs: from the first sticks on as its own ground station,
+// SYSID_MYGCS/190: there is no other.
 func (w *writer) beat() error {
 	w.link.mu.Lock()
 	heard := !w.link.framesFrom.IsZero() || w.link.device.datagrams

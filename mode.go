@@ -465,8 +465,9 @@ func (r *reports) takeNumber(custom uint32, last shownMode, left, now time.Time)
 	return true
 }
 
-// hearHeartbeat takes a HEARTBEAT that came at now, and yields what each report means that it makes, the oldest first;
-// the report is the last one then. complete adds what else is known then: an earlier one may have ended something.
+// hearHeartbeat takes a HEARTBEAT that came at now. Of each report that it makes, the oldest first, it yields what that
+// means; the report is the last one then. complete adds what else is known then: an earlier one may have ended
+// something.
 func (m *machine) hearHeartbeat(
 	beat shownMode, left leaving, now time.Time, complete func(shownMode) report,
 ) iter.Seq[judgement] {

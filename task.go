@@ -459,7 +459,7 @@ func (t *task) loop(w waiter, decide func(now time.Time) decision, do func(move)
 }
 
 // mustEnd is why a task must end; nil: it may go on. After a takeover a task whose step is on
-// the wire still waits for that step's answer, and sends no copy more (command.decide).
+// the wire still waits for that step's answer, and sends no copy more (command.decide, send.go).
 func (t *task) mustEnd() error {
 	if t.endedBy == nil || (t.takenOver() && t.onWire()) {
 		return nil
@@ -555,7 +555,7 @@ func (w waiter) pause(until time.Time) {
 	}
 }
 
-// bell wakes all that pause.
+// bell wakes all that pause: what each loop waits for is decided again.
 type bell struct{ rings chan struct{} }
 
 func (b *bell) ring() {
