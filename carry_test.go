@@ -600,10 +600,17 @@ func TestConnectionsThatWaitAreClosedLastAndAnswered(t *testing.T) {
 	})
 }
 
-// The drone flies north at 5 m/s, and the acks of the goto in metres are lost, so copies go out. On a late line the
-// step waits for its report, and the drone flies on: the place is that of the report. A plan's own place would be 2 to
-// 5 m behind it, and where the drone really is is as far ahead.
-func TestMetresCountFromTheReportThatTheirStepFollows(t *testing.T) {
+// The drone flies north at 5 m/s, and the acks of the goto in metres, or without a place, are lost, so copies go out.
+// On a late line the step waits for its report, and the drone flies on: the place is that of the report. A plan's own
+// place would be 2 to 5 m behind it, and where the drone really is is as far ahead.
+func TestMetresAndAMissingPlaceCountFromTheReportThatTheirStepFollows(t *testing.T) {
+	for body, east := range map[string]float64{`{"east":20,"up":4}`: 20, `{"altitude":14}`: 0} {
+		t.Run(body, func(t *testing.T) { countsFromItsReport(t, body, east) })
+	}
+}
+
+// countsFromItsReport checks that a goto leads so many metres east of where the drone was when its step went out.
+func countsFromItsReport(t *testing.T, body string, east float64) {
 	for name, flavour := range map[string]simFlavour{"px4": simPX4, "copter": simArduPilot} {
 		for _, late := range []time.Duration{0, 400 * time.Millisecond, time.Second} {
 			t.Run(fmt.Sprintf("%s, %v late", name, late), func(t *testing.T) {
@@ -623,11 +630,11 @@ func TestMetresCountFromTheReportThatTheirStepFollows(t *testing.T) {
 						}
 					}
 					passes(2)
-					w := f.post("/goto", `{"east":20,"up":4}`)
+					w := f.post("/goto", body)
 					passes(5)
 					<-w.over
 					at := func(t time.Time) float64 { return norths[int(t.Sub(began)/(10*time.Millisecond))] }
-					f.wantOneCopiedPlace(w.asked, late, at)
+					f.wantOneCopiedPlace(w.asked, late, at, east)
 				})
 			})
 		}
@@ -635,8 +642,8 @@ func TestMetresCountFromTheReportThatTheirStepFollows(t *testing.T) {
 }
 
 // wantOneCopiedPlace checks that all copies of a goto went to one place, which counts from where the vehicle was when
-// the last position left it that came before the first copy. at is how far north it was.
-func (f *flight) wantOneCopiedPlace(asked time.Time, late time.Duration, at func(time.Time) float64) {
+// the last position left it that came before the first copy: it is so far east. at is how far north the vehicle was.
+func (f *flight) wantOneCopiedPlace(asked time.Time, late time.Duration, at func(time.Time) float64, east float64) {
 	f.Helper()
 	var copies []*common.MessageCommandInt
 	var left time.Time
@@ -657,12 +664,12 @@ func (f *flight) wantOneCopiedPlace(asked time.Time, late time.Duration, at func
 				copies[0].Z)
 		}
 	}
-	north, east := simMetres(float64(copies[0].X)/1e7, float64(copies[0].Y)/1e7)
+	north, e := simMetres(float64(copies[0].X)/1e7, float64(copies[0].Y)/1e7)
 	if north < at(left.Add(-250*time.Millisecond))-0.3 || north > at(left)+0.3 {
 		f.Errorf("%v after the request it counts from %.1f m north, and the drone was at %.1f m then",
 			left.Sub(asked)+late, north, at(left))
 	}
-	if math.Abs(east-20) > 0.5 {
-		f.Errorf("it goes to %.1f m east", east)
+	if math.Abs(e-east) > 0.5 {
+		f.Errorf("it goes to %.1f m east, want %g", e, east)
 	}
 }

@@ -272,7 +272,7 @@ func (d *drone) unlockChanged() {
 	d.cmd.bell.ring()
 }
 
-// hearMessage takes a message of the vehicle. By when it left go values, reports and their order; by when it came go
+// hearMessage takes a message of the vehicle. By when it left go ages, reports and their order; by when it came go
 // that the vehicle is heard, acks, parameters, counts of streams and a transmitter's switches. Telemetry takes it
 // first: what follows asks for the family and the state that it has.
 func (d *drone) hearMessage(h heard) {

@@ -143,7 +143,8 @@ type timeQuestions struct {
 	since      time.Time
 }
 
-// leaving is when a message left the vehicle.
+// leaving is when a message left the vehicle. Values, and how fresh the last report is, go by left; reports, kept
+// numbers and claims by latest; what must be newer for certain by after.
 type leaving struct {
 	// left is about when. On a sound line it is when the message came, up to lineJitter later. Where the vehicle's
 	// clocks are missing it may be too early: then latest is when it left if nothing held the message up since.

@@ -328,11 +328,11 @@ func (d *drone) depart(t *task, c *command) error {
 	return nil
 }
 
-// placeAnew makes the place of a step that flies to one in metres, by the report that the step follows: the vehicle
-// has moved on since its plan was made. It goes out right behind that, and its copies fly to the same place. What
-// height the plan keeps it keeps.
+// placeAnew makes the place of a goto's step that names none, or metres, by the report that the step follows: the
+// vehicle has moved on since its plan was made. It goes out right behind that, and its copies fly to the same place.
+// What height the plan keeps it keeps.
 func (d *drone) placeAnew(t *task, s *step) error {
-	if !t.request.offset.given() || !s.away || s.cmd != common.MAV_CMD_DO_REPOSITION {
+	if t.request.verb != goesTo || t.request.lat != nil || !s.away || s.cmd != common.MAV_CMD_DO_REPOSITION {
 		return nil
 	}
 	v := d.view(time.Now())
@@ -405,13 +405,15 @@ func (t *task) failure(x *command, why move) error {
 		// A later arming is somebody else's.
 		t.armed = t.armed && !x.step.arms()
 	}
-	switch why {
-	case notObeying:
+	switch {
+	case why == notObeying && !x.step.isShown():
+		return t.endedBehind()
+	case why == notObeying:
 		// The takeover is the answer, not the refusal.
 		return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", name)
-	case refused:
+	case why == refused:
 		return x.refused()
-	case notShown:
+	case why == notShown:
 		return refuse(codeNoAck, "%s was acknowledged, but the vehicle never reported it; read the status to see "+
 			"whether it happened", name)
 	}

@@ -465,9 +465,14 @@ func (t *task) mustEnd() error {
 		return nil
 	}
 	if t.command != nil {
-		return t.ended("%s; %s was sent before; nothing more was sent", t.sentName())
+		return t.endedBehind()
 	}
 	return t.ended("%s; nothing was sent")
+}
+
+// endedBehind is the error of a task that was ended behind a step of which no report tells more.
+func (t *task) endedBehind() error {
+	return t.ended("%s; %s was sent before; nothing more was sent", t.sentName())
 }
 
 // takenOver reports whether a takeover or a disarming ended the task.
