@@ -71,8 +71,12 @@ func BenchmarkInput(b *testing.B) {
 	sticks := func(y int16) []byte {
 		return post("/input", fmt.Sprintf(`{"roll":%.3f,"pitch":0.1,"yaw":0,"throttle":0.5}`, float64(y)/1000))
 	}
-	for ours.do(sticks(0)) != nil { // input is refused until it is known who has the sticks
-		time.Sleep(100 * time.Millisecond)
+	began := time.Now()
+	for err := ours.do(sticks(0)); err != nil; err = ours.do(sticks(0)) {
+		// Input is refused until it is known who has the sticks.
+		if time.Sleep(100 * time.Millisecond); time.Since(began) > 30*time.Second {
+			b.Fatal(err)
+		}
 	}
 
 	tty := openTTY(b, bareLine)
@@ -318,6 +322,7 @@ func BenchmarkRequestAllocations(b *testing.B) {
 	d.cmd.quitting = false // undoes mute's quit, after which POST input would be refused
 	d.online = true
 	d.machine.mode, d.sticks.taken, d.sticks.src.known = ModePosition, false, true
+	d.params.family.hear("RTL_RETURN_ALT", time.Now())
 	ask := func(h http.Handler, method, path, body string) func() {
 		in := strings.NewReader(body)
 		r := httptest.NewRequest(method, "/api/drone"+path, in)
@@ -327,7 +332,7 @@ func BenchmarkRequestAllocations(b *testing.B) {
 			w := &discarded{header: http.Header{}}
 			h.ServeHTTP(w, r)
 			if w.code != 0 && w.code != 200 {
-				b.Fatalf("%s %s answered %d", method, path, w.code)
+				b.Fatalf("%s %s answered %d %s", method, path, w.code, w.wrote)
 			}
 		}
 	}

@@ -341,7 +341,9 @@ func (f *farEnd) read() {
 					answer(&common.MessageAutopilotVersion{FlightSwVersion: 1<<24 | 17<<16})
 				}
 			case *common.MessageParamRequestRead:
-				answer(&common.MessageParamValue{ParamId: m.ParamId, ParamType: common.MAV_PARAM_TYPE_INT32})
+				// It obeys a client's sticks: COM_RC_IN_MODE is 1.
+				answer(&common.MessageParamValue{ParamId: m.ParamId, ParamValue: 1,
+					ParamType: common.MAV_PARAM_TYPE_REAL32})
 			}
 		}
 	}
@@ -714,14 +716,15 @@ func reportAllocs(b *testing.B, ours, bare func()) {
 	b.ReportMetric(least, "bare-allocs")
 }
 
-// discarded is a ResponseWriter that keeps only the status code.
+// discarded is a ResponseWriter that keeps only the status code and, for an error, what was written last.
 type discarded struct {
 	header http.Header
 	code   int
+	wrote  []byte
 }
 
 func (d *discarded) Header() http.Header         { return d.header }
-func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discarded) Write(b []byte) (int, error) { d.wrote = b; return len(b), nil }
 func (d *discarded) WriteHeader(code int)        { d.code = code }
 
 // settles is how long the clients ask before the measurement begins.
