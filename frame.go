@@ -116,6 +116,9 @@ type deframer struct {
 	// arrivals are the reads that brought rest, the oldest first.
 	arrivals []arrival
 
+	// sender is who sent the datagram that was read last; nil where the port names no sender.
+	sender func() netip.AddrPort
+
 	// from: of the last datagram; invalid where the port names no sender
 	from netip.AddrPort
 
@@ -191,8 +194,8 @@ func (d *deframer) readDatagram(r io.Reader) error {
 	n, err := r.Read(d.buf[maxFrame:])
 	d.at = time.Now()
 	d.tail = -1
-	if p, ok := r.(interface{ sender() netip.AddrPort }); ok {
-		d.from = p.sender()
+	if d.sender != nil {
+		d.from = d.sender()
 	}
 	d.skipped = 0
 	d.rest = d.buf[maxFrame : maxFrame+n]

@@ -91,7 +91,7 @@ type datagrams struct {
 
 func newDatagrams() *datagrams {
 	d := &datagrams{from: addressed(1)}
-	d.in.datagrams = true
+	d.in.datagrams, d.in.sender = true, d.sender
 	return d
 }
 

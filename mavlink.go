@@ -264,6 +264,9 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	}
 	r := &reader{link: l, port: p, silentFrom: now}
 	r.in.datagrams = l.device.datagrams
+	if p, ok := p.(addressedPort); ok {
+		r.in.sender = p.sender
+	}
 	p.SetReadDeadline(now.Add(silentAfter))
 	for err == nil {
 		err = r.read()

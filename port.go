@@ -217,7 +217,7 @@ type udpPort struct {
 	emptied
 
 	// from: sender of the last datagram; only the reader uses it
-	from netip.AddrPort
+	from sockaddr
 }
 
 func listenUDP(address string) (port, error) {
@@ -231,15 +231,10 @@ func listenUDP(address string) (port, error) {
 }
 
 func (p *udpPort) Read(b []byte) (int, error) {
-	var from sockaddr
-	n, err := quietRead(p, b, &from, &p.emptied)
-	if err == nil {
-		p.from = from.addrPort()
-	}
-	return n, err
+	return quietRead(p, b, &p.from, &p.emptied)
 }
 
-func (p *udpPort) sender() netip.AddrPort { return p.from }
+func (p *udpPort) sender() netip.AddrPort { return p.from.addrPort() }
 
 // errNoPeer is not a fault: the vehicle's first heartbeat brings the address to send to.
 var errNoPeer = errors.New("no address to send to yet")

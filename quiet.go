@@ -20,8 +20,9 @@ import (
 
 // Times of a busy line.
 const (
-	// gatherFor is how long input gathers before it is read.
-	gatherFor = 10 * time.Millisecond
+	// gatherFor is how long input gathers before it is read: what comes then at 921,600 baud is half of a terminal's
+	// buffer.
+	gatherFor = 20 * time.Millisecond
 
 	// soon: what comes again within this time comes soon. A line is busy where that happens busyAfter times in a row: a
 	// vehicle sends what is due each second in a short burst, for which gathering does not pay.
@@ -409,9 +410,13 @@ func (g *gatherer) Close() error {
 // sockaddr is a sockaddr_in of ip(7) or a sockaddr_in6 of ipv6(7).
 type sockaddr [28]byte
 
+// addrPort is the address; invalid if there is none.
 func (s *sockaddr) addrPort() netip.AddrPort {
 	number := binary.BigEndian.Uint16(s[2:])
-	if binary.NativeEndian.Uint16(s[:]) == syscall.AF_INET {
+	switch binary.NativeEndian.Uint16(s[:]) {
+	case 0:
+		return netip.AddrPort{}
+	case syscall.AF_INET:
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(s[4:8])), number)
 	}
 	a := netip.AddrFrom16([16]byte(s[8:24]))
