@@ -123,29 +123,6 @@ func TestTheBaudRateSearchSendsOnlyAHeartbeatATurn(t *testing.T) {
 	lineEqual(t, "baud in the status, the second time", s.link.baud, 57600)
 }
 
-func TestAnUnpluggedLineIsReopenedWhenItIsBack(t *testing.T) {
-	t.Parallel()
-	b := newPortFolder(t)
-	s := runSimulator(t, simPX4)
-	end := b.plug("serial0", openPTY(t)).fly(t, s)
-	dev, _, failed := withCounts(mustDevice(t, b.at("serial0"), 57600))
-	d, _ := runDevice(t, dev)
-	for range 3 {
-		waitUntil(t, "the link is online", d.hearsVehicle)
-		before := failed.Load()
-		os.Remove(b.at("serial0"))
-		end()
-		waitUntil(t, "an opening has failed", func() bool { return failed.Load() > before })
-		p := openPTY(t)
-		end = p.fly(t, s)
-		d.hearsMore(t, func() { b.plug("serial0", p) })
-	}
-	waitUntil(t, "the link is online at the end", d.hearsVehicle)
-	if _, err := d.do(holdHere); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestALineThatNobodyDrainsIsAbandonedAndLeavesNothing(t *testing.T) {
 	nothingLeft(t, func(t *testing.T) {
 		p := openPTY(t)
@@ -207,12 +184,13 @@ func TestASecondReaderOfTheLineDoesNotBlockTheLink(t *testing.T) {
 				}
 				if !closing.Load() {
 					t.Error(err)
+					taken <- 0
 				}
 				return
 			}
 		})
 	}
-	for i := range rounds {
+	for i := 0; i < rounds && !t.Failed(); i++ {
 		if _, err := p.master.Write([]byte{byte(i)}); err != nil {
 			t.Fatal(err)
 		}
@@ -241,6 +219,7 @@ func TestALongWriteGoesOutWhole(t *testing.T) {
 		wrote <- err
 	}()
 	got := make([]byte, len(long))
+	p.master.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if _, err := io.ReadFull(p.master, got); err != nil || !bytes.Equal(got, long) {
 		t.Errorf("other bytes came, %v", err)
 	}
@@ -1135,28 +1114,6 @@ func TestASilentTCPConnectionIsKeptAndADeadOneIsNot(t *testing.T) {
 	waitUntil(t, "link.error says why", func() bool {
 		return strings.Contains(fmt.Sprint(d.snapped().link.fault), "no answer from that address")
 	})
-}
-
-func TestTCPIsConnectedAgainAfterThePeerHasClosed(t *testing.T) {
-	t.Parallel()
-	listener := listenTCP(t)
-	d, end := runDevice(t, mustDevice(t, "tcp://"+listener.Addr().String(), 0))
-	for range 3 {
-		c, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		v := &vehicleSocket{Conn: c}
-		received := d.snapped().link.received
-		v.hears(t, isBeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER))
-		v.say(t, px4Beat())
-		waitUntil(t, "the heartbeat came", func() bool {
-			return d.snapped().link.received > received &&
-				d.hearsVehicle()
-		})
-		c.Close()
-	}
-	end()
 }
 
 func TestAnInvalidDeviceNameIsAnErrorWithAHint(t *testing.T) {
