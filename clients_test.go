@@ -26,47 +26,24 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 )
 
-// errorRow is a row of the table of errors in docs/openapi.yaml.
-type errorRow struct {
-	status int
-	code   string
-	sent   string // "no", or anything else
-}
-
-func errorTable(t *testing.T) (rows []errorRow) {
+// The table of docs/openapi.yaml: no program repeats by itself what may have been sent.
+func TestTheTableOfErrorsHasEachStatusWithEachCode(t *testing.T) {
+	described, codes := make(map[int][]string), []string{}
 	row := regexp.MustCompile(`(?m)^ +\| (\d{3}) \| (\w+) \| (\w+)[^|]* \| [^|]+ \|$`)
 	for _, m := range row.FindAllStringSubmatch(pageText(t, "openapi.yaml"), -1) {
 		status, _ := strconv.Atoi(m[1])
-		rows = append(rows, errorRow{status, m[2], m[3]})
-	}
-	return rows
-}
-
-func TestTheTableOfErrorsHasEachStatusWithEachCode(t *testing.T) {
-	served := make(map[int][]string)
-	for _, row := range errorTable(t) {
-		served[row.status] = append(served[row.status], row.code)
+		described[status] = append(described[status], m[2])
+		if who := repeated(status, status == http.StatusServiceUnavailable); who != "" && m[3] != "no" {
+			t.Errorf("%s repeats %d %s, and something may have been sent (%s)", who, status, m[2], m[3])
+		}
 	}
 	for _, status := range slices.Sorted(maps.Keys(errorContract)) {
-		same(t, fmt.Sprint(status), slices.Sorted(slices.Values(served[status])),
-			slices.Sorted(slices.Values(errorContract[status])))
+		served := slices.Sorted(slices.Values(errorContract[status]))
+		same(t, fmt.Sprint(status), slices.Sorted(slices.Values(described[status])), served)
+		codes = append(codes, served...)
 	}
-}
-
-func TestNoAnswerAfterSomethingWasSentIsOneThatProgramsRepeat(t *testing.T) {
-	repeats := 0
-	for _, row := range errorTable(t) {
-		who := repeated(row.status, row.status == http.StatusServiceUnavailable)
-		if who != "" && row.sent != "no" {
-			t.Errorf("%s repeats %d %s, and something may have been sent (%s)", who, row.status, row.code, row.sent)
-		}
-		if who != "" {
-			repeats++
-		}
-	}
-	if repeats < 3 {
-		t.Errorf("only %d answers are repeated by anybody", repeats)
-	}
+	slices.Sort(codes)
+	same(t, "the codes of its schema", readDescription(t).codes, slices.Compact(codes))
 }
 
 // Where an answer of a vehicle is lost, or the vehicle does not know a command, something was sent.
@@ -102,56 +79,6 @@ func TestAnUnansweredCommandIsNotRepeatedByAnyProgram(t *testing.T) {
 				})
 			}
 		})
-	}
-}
-
-// An outage of 4 s. A client's landing comes in it and is repeated by curl's rule; the pilot takes the drone before
-// the line is back. What is repeated after that would land it under his hands.
-func TestCurlsRetryDoesNotFlyOverAPilotWhoTookTheDroneInAnOutage(t *testing.T) {
-	curl := repeaters[0]
-	for _, path := range []string{"/land", "/mode", "/goto", "/takeoff"} {
-		body := map[string]string{
-			"/mode": `{"mode":"rtl"}`, "/goto": `{"altitude":30}`, "/takeoff": `{"altitude":40}`,
-		}[path]
-		for _, muted := range []bool{false, true} {
-			for asked := range 4 {
-				both(t, func(f *flight) {
-					f.aloft()
-					f.accepted("/mode", `{"mode":"hold"}`)
-					mute := func(is bool) { f.sim.change(func() { f.sim.switches().muted = is }) }
-					if muted {
-						mute(true)
-					} else {
-						f.sim.unplug()
-					}
-					time.Sleep(time.Duration(asked)*time.Second + 500*time.Millisecond)
-					began := time.Now()
-					time.AfterFunc(time.Duration(4-asked)*time.Second-700*time.Millisecond, func() {
-						f.sim.pilotMode(pilots[f.firmware])
-					})
-					time.AfterFunc(time.Duration(4-asked)*time.Second-500*time.Millisecond, func() {
-						mute(false)
-						f.sim.plug()
-					})
-					answers := []int{}
-					for pause := time.Second; len(answers) < 7; pause *= 2 {
-						code, o := f.call("POST", path, body)
-						answers = append(answers, code)
-						if !curl.repeats(code, code == 503) {
-							break
-						}
-						f.Logf("%v: %d %v is repeated in %v", time.Since(began), code, o, pause)
-						time.Sleep(pause)
-					}
-					time.Sleep(20 * time.Second)
-					// The one request that its client sent may go out when the line is back (rule 5).
-					if mode := f.sim.truth().mode; len(answers) > 1 && mode != pilots[f.firmware] {
-						f.Errorf("%s, asked %d s into the outage: the vehicle is in %s after %v",
-							path, asked, f.drone.nameOf(mode), answers)
-					}
-				})
-			}
-		}
 	}
 }
 
@@ -458,47 +385,6 @@ func TestStreamsWhoseNetworkIsGoneMakeRoomWithin6Seconds(t *testing.T) {
 	if refused == 0 {
 		t.Error("there was room at once")
 	}
-}
-
-// ---- The ceiling ----
-
-func TestACeilingInTheAir(t *testing.T) {
-	both(t, func(f *flight) {
-		f.refused("/takeoff", `{"altitude":130}`, 422, "out_of_range")
-		f.aloft()
-		for _, body := range []string{`{"altitude":508}`, `{"altitude":9999}`, `{"altitude_msl":700}`} {
-			f.refused("/goto", body, 422, "out_of_range")
-		}
-		f.accepted("/goto", `{"altitude":120}`)
-		f.sim.placeInAir(150)
-		time.Sleep(2 * time.Second)
-		f.refused("/goto", `{"altitude":160}`, 422, "out_of_range")
-		f.accepted("/goto", `{"altitude":130,"wait":60}`)
-		f.wantAt(0, 0, 130, 2)
-
-		// Whoever reads the answer knows how to fly to 200 m.
-		_, o := f.call("POST", "/goto", `{"altitude":200}`)
-		said := fmt.Sprint(o["error"])
-		if _, flag, _ := strings.Cut(said, "start mavrest with "); flag != "-ceiling 200" {
-			f.Errorf("%q does not end in the flag", said)
-		}
-		f.drone.change(func() { f.drone.ceiling = 200 })
-		f.accepted("/goto", `{"altitude":200,"wait":120}`)
-		f.accepted("/mode", `{"mode":"rtl"}`)
-	})
-	both(t, func(f *flight) {
-		f.drone.change(func() { f.drone.ceiling = 5 })
-		f.accepted("/takeoff", "") // to 10 m: it names no height
-		f.until("in the air", 20*time.Second, func() bool { return f.sim.truth().alt > 0.5 })
-		f.refused("/goto", `{"altitude":-20}`, 422, "out_of_range")
-		f.until("10 m up", 20*time.Second, func() bool { return f.sim.truth().alt > 9.5 })
-		f.accepted("/goto", `{"altitude":6}`)
-		f.accepted("/mode", `{"mode":"rtl"}`)
-	})
-	fly(t, simPlane, nil, func(f *flight) {
-		f.drone.change(func() { f.drone.ceiling = 5 })
-		f.accepted("/takeoff", "") // to its own TKOFF_ALT
-	})
 }
 
 // ---- What the board serves ----

@@ -280,13 +280,6 @@ func TestAFrameTellsWhenItsLastByteCame(t *testing.T) {
 	}
 }
 
-func TestATruncatedFrameCostsOnlyItself(t *testing.T) {
-	whole, good, last := packet(1, 1, 1, attitudeAt(1)), packet(2, 1, 1, px4Beat()), packet(3, 1, 1, attitudeAt(2))
-	for cut := range whole {
-		new(lineReader).feedAndExpect(t, slices.Concat(last, whole[:cut], good), last, good)
-	}
-}
-
 func TestUnknownMessagesBetweenKnownOnesAreFramesAndNoErrors(t *testing.T) {
 	a, b, c := packet(1, 1, 1, px4Beat()), packet1(3, 1, 1, attitudeAt(1)), packet(6, 1, 1, attitudeAt(2))
 	r := new(lineReader).feed(a, unknownPacket(2, 30), b, unknownPacket(4, 255), unknownPacket(5, 1), c)

@@ -4,6 +4,7 @@ package main
 // "The mutex"), the breaks, the simulator's independence, the order of the files and what is pure.
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/types"
@@ -87,7 +88,9 @@ func TestBreaksFollowTheSource(t *testing.T) {
 			folder := t.TempDir()
 			for _, c := range b.changes {
 				source, _ := os.ReadFile(filepath.Join(original, c.file))
-				if err := os.WriteFile(filepath.Join(folder, c.file), source, 0o644); err != nil {
+				to := filepath.Join(folder, c.file)
+				made := os.MkdirAll(filepath.Dir(to), 0o755)
+				if err := errors.Join(made, os.WriteFile(to, source, 0o644)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -697,16 +697,6 @@ func (b *lineBench) onTheGround() {
 	b.say(&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_ON_GROUND})
 }
 
-// sentModes returns the modes that were set since began, without repeated copies.
-func (b *lineBench) sentModes(began time.Time) (list []uint32) {
-	for _, m := range b.commands(common.MAV_CMD_DO_SET_MODE) {
-		if c := m.msg.(*common.MessageCommandLong); !m.at.Before(began) && c.Confirmation == 0 {
-			list = append(list, uint32(c.Param2))
-		}
-	}
-	return list
-}
-
 // toALandingPlace flies towards a landing's place. Then the vehicle falls silent.
 func toALandingPlace(f *flight) *drone {
 	f.aloft()

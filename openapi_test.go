@@ -31,11 +31,6 @@ func TestOpenAPINamesEveryRouteAndNoOther(t *testing.T) {
 	same(t, "routes", readDescription(t).routes, served)
 }
 
-func TestOpenAPINamesEveryErrorCodeAndNoOther(t *testing.T) {
-	served := slices.Compact(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(errorContract))...))))
-	same(t, "codes", readDescription(t).codes, served)
-}
-
 func TestOpenAPINamesEveryFieldOfARequestAndNoOther(t *testing.T) {
 	d := readDescription(t)
 	for path := range postRoutes {
