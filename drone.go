@@ -63,7 +63,7 @@ type drone struct {
 	// quitBy is when the farewell must be over: 1 s after the program began to end; zero: it is not ending.
 	quitBy time.Time
 
-	// restartedAt is when the autopilot was last seen to have restarted; zero if it never was.
+	// restartedAt is when what last showed a restart of the autopilot left it; zero if it never did.
 	restartedAt time.Time
 
 	// warned: the warnings given since the autopilot started
@@ -389,7 +389,7 @@ func (d *drone) takeReport(is judgement, now time.Time) {
 		d.logMode("the vehicle reports it")
 	}
 	if is.before.armed && !shown.armed {
-		d.cmd.disarmed()
+		d.cmd.disarmed(shown.at)
 
 		// It may have restarted: its clock will tell, once it sends that again.
 		if d.tel.landedNow(shown.at).inAir() {
@@ -486,16 +486,19 @@ func (d *drone) hearSysStatus(now time.Time) {
 // sticks.restarted and parameters.restart name, each for its own part, and that the vehicle is online.
 func (d *drone) restarted(now time.Time, why string) {
 	d.log.Warn(why)
-	d.restartedAt = now
+	d.restartedAt = d.left(now)
 	d.machine.restart()
 	d.tel.restart()
-	d.cmd.endAll(interrupted(time.Now(), why))
+	d.cmd.endAll(interrupted(d.restartedAt, why))
 	d.sticks.restarted(d.situation(now))
 	d.params.restart()
 	d.warned = nil
 	d.beginHandshake(now)
 	d.cmd.acks.requestMessage(idHeartbeat)
 }
+
+// left is about when that left the vehicle which comes now.
+func (d *drone) left(now time.Time) time.Time { return now.Add(-d.cmd.acks.behind) }
 
 // restartedWhy is what ends everything at a restart.
 const restartedWhy = "the autopilot has started again"
@@ -586,7 +589,7 @@ func (d *drone) watch(v view) time.Time {
 		if d.cmd.onWayToLand() {
 			d.notify("the landing at the place was given up: " + lost)
 		}
-		d.cmd.endManoeuvre(interrupted(m.lostAt(now), lost+"; the vehicle is in "+d.modeName()))
+		d.cmd.endManoeuvre(interrupted(m.lostAt(d.left(now)), lost+"; the vehicle is in "+d.modeName()))
 	} else if land && d.cmd.idle() {
 		m.tried = now
 		d.wg.Go(func() { d.changeMayWait(func(w waiter) { d.landThere(w, m) }) })
@@ -609,7 +612,7 @@ func (d *drone) actForSticks() stickActs {
 		d.notify(acts.notice)
 	}
 	if acts.takeover {
-		d.cmd.endAll(interrupted(time.Now(), "somebody else moves the sticks"))
+		d.cmd.endAll(interrupted(d.left(time.Now()), "somebody else moves the sticks"))
 	}
 	if d.sticks.phase == stickOff {
 		d.link.setSticks(nil)

@@ -109,8 +109,8 @@ type whenSaid func() string
 
 func (s whenSaid) String() string { return s() }
 
-// receiverDeadline is when a task stops waiting for the receiver's state. SYS_STATUS brings
-// it, twice a second.
+// receiverDeadline is until when a task waits for the receiver's state, and input is refused without it. SYS_STATUS
+// brings it, twice a second.
 func (d *drone) receiverDeadline() time.Time {
 	return d.sticks.src.validFrom.Add(showWithin + d.cmd.acks.trip)
 }

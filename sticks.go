@@ -232,8 +232,8 @@ func (s *sticks) held(v situation) netip.Addr {
 	return s.client.from
 }
 
-// clientMoves takes the client's sticks, which go out when the change ends (actForSticks); next keeps tick from taking
-// that back. While a number is kept they wait.
+// clientMoves takes the client's sticks, which go out when the change ends (actForSticks); the stream's next frame
+// counts from then. While a number is kept they wait.
 func (s *sticks) clientMoves(v situation, a axes, from netip.Addr, timeout time.Duration) {
 	s.begin(stickClient, v)
 	s.set(a, v.now)
@@ -302,7 +302,7 @@ func (s *sticks) giveToClient(v situation, client netip.Addr) {
 	s.src.oursFirst = s.src.oursFirst || s.src.transmitterAt.IsZero()
 }
 
-// switched ends the client's sticks: a pilot or a failsafe set the mode. A switch that PX4 leaves
+// switched ends the client's sticks: a pilot or a failsafe has the drone. A switch that PX4 leaves
 // again at once, for a stick mode, was undone by our moving sticks.
 func (s *sticks) switched(v situation) {
 	s.taken = true
@@ -515,6 +515,7 @@ func (s *sticks) drifts(v situation) bool {
 	return byStream && drifts && v.flying()
 }
 
+// take returns what the sticks ask for, and forgets it.
 func (s *sticks) take() stickActs {
 	acts := s.acts
 	s.acts = stickActs{}

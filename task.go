@@ -224,16 +224,16 @@ func (q *queue) endUnasked() {
 	}
 }
 
-// disarmed ends the tasks that arm, fly to a place or enter a stick mode, and those of mavrest itself. Our own
-// disarming ends none: those that waited for it go on.
-func (q *queue) disarmed() {
+// disarmed ends the tasks that arm, fly to a place or enter a stick mode, and those of mavrest itself; at is when the
+// report left. Our own disarming ends none: those that waited for it go on. The manoeuvre is ended by watch.
+func (q *queue) disarmed(at time.Time) {
 	q.clientActed = false
 	if t := q.current(); t != nil && t.endsDisarmed() {
 		return
 	}
 	for _, t := range q.tasks {
 		if t.arms() || t.entersSticks() || t.plan.destination != nil || t.unasked() {
-			t.end(interrupted(time.Now(), "the vehicle was disarmed"))
+			t.end(interrupted(at, "the vehicle was disarmed"))
 		}
 	}
 }

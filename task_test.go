@@ -222,7 +222,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	for name, happens := range map[string]func(c *commander){
 		"no client's command was accepted": func(c *commander) { c.clientActed = false },
 		"a takeover":                       func(c *commander) { c.endAll(interrupted(time.Now(), "a pilot")) },
-		"a disarming":                      (*commander).disarmed,
+		"a disarming":                      func(c *commander) { c.disarmed(time.Now()) },
 	} {
 		c := &commander{queue: queue{clientActed: true}}
 		lineEqual(t, "before "+name, c.mustNotAct(), nil)
@@ -244,7 +244,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	d.cmd.endManoeuvre(interrupted(time.Now(), "another target"))
 	lineEqual(t, "a manoeuvre that ends takes its second leg with it", own.takenOver(), true)
 	own.endedBy = nil
-	d.cmd.disarmed()
+	d.cmd.disarmed(time.Now())
 	lineEqual(t, "a disarming ends what mavrest sends itself", own.takenOver(), true)
 	lineEqual(t, "a disarming ends a client's landing", lands.takenOver(), false)
 	own.end(errSuperseded)
