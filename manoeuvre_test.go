@@ -438,6 +438,7 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 	}
 	before := func(s *view) { s.target.at = at(-1000).now }
 	sticks := func(s *view) { s.custom = entered[copter][ModePosition] }
+	landed := func(s *view) { s.landed = onGround }
 	const (
 		noTarget = "the autopilot flies to no place any more: another program flies it"
 		from     = 100 + 2*int(targetEvery/time.Millisecond)
@@ -460,6 +461,8 @@ func TestATargetThatIsNotOursEndsAManoeuvre(t *testing.T) {
 		{"one of the first second", []view{at(-900, away), at(0, away), at(900, away)}, ""},
 		{"one while disarmed", []view{at(100, away, disarmed)}, "the vehicle was disarmed"},
 		{"no target any more", []view{at(from, gone), at(until, gone)}, noTarget},
+		{"no target any more, on the ground", []view{at(from, gone, landed), at(until, gone, landed)},
+			"the vehicle stands on the ground, and a goto does not lift it: take off"},
 		{"no target for less", []view{at(from-1, gone), at(until-1, gone)}, ""},
 		{"no target in another mode", []view{at(from, gone, sticks), at(until, gone, sticks)}, ""},
 		{"no target since before", []view{at(from, gone, before), at(until, gone, before)}, ""},
