@@ -20,9 +20,9 @@ import (
 
 // Times of a busy line.
 const (
-	// gatherFor is how long input gathers before it is read: what comes then at 921,600 baud is half of a terminal's
-	// buffer.
-	gatherFor = 20 * time.Millisecond
+	// gatherFor is how long input gathers before it is read. A pseudo-terminal keeps some 12 kB: at ten times a full
+	// link's rate what comes in 20 ms is more (docs/performance.md).
+	gatherFor = 10 * time.Millisecond
 
 	// soon: what comes again within this time comes soon. A line is busy where that happens busyAfter times in a row: a
 	// vehicle sends what is due each second in a short burst, for which gathering does not pay.
