@@ -444,11 +444,8 @@ func (d *drone) doStep(w waiter, t *task, s *step, lastStep bool) error {
 	goal := t.plan.goal()
 	last := d.machine.last
 	goalShown := goal == nil || last.custom == goal.number || goal.atEnd(last)
-	switch taken := t.takenOver() && !(lastStep && goalShown); {
-	case taken && s.isShown():
-		return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
-	case taken:
-		return t.endedBehind()
+	if t.takenOver() && !(lastStep && goalShown) {
+		return t.endedOnWire(true)
 	}
 	d.accepted(t, s)
 	return nil

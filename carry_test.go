@@ -642,7 +642,7 @@ func countsFromItsReport(t *testing.T, body string, east float64) {
 }
 
 // wantOneCopiedPlace checks that all copies of a goto went to one place, which counts from where the vehicle was when
-// the last position left it that came before the first copy: it is so far east. at is how far north the vehicle was.
+// the last position left it that came before the first copy, and leads east of there. at is how far north it was.
 func (f *flight) wantOneCopiedPlace(asked time.Time, late time.Duration, at func(time.Time) float64, east float64) {
 	f.Helper()
 	var copies []*common.MessageCommandInt
@@ -664,12 +664,12 @@ func (f *flight) wantOneCopiedPlace(asked time.Time, late time.Duration, at func
 				copies[0].Z)
 		}
 	}
-	north, e := simMetres(float64(copies[0].X)/1e7, float64(copies[0].Y)/1e7)
+	north, eastwards := simMetres(float64(copies[0].X)/1e7, float64(copies[0].Y)/1e7)
 	if north < at(left.Add(-250*time.Millisecond))-0.3 || north > at(left)+0.3 {
 		f.Errorf("%v after the request it counts from %.1f m north, and the drone was at %.1f m then",
 			left.Sub(asked)+late, north, at(left))
 	}
-	if math.Abs(e-east) > 0.5 {
-		f.Errorf("it goes to %.1f m east, want %g", e, east)
+	if math.Abs(eastwards-east) > 0.5 {
+		f.Errorf("it goes to %.1f m east, want %g", eastwards, east)
 	}
 }

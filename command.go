@@ -28,8 +28,8 @@ const (
 	// a report came.
 	modeUnknown = 500 * time.Millisecond
 
-	// showWithin is how much longer than a round trip after the ack a report must show it, after a takeover after
-	// the newest copy.
+	// showWithin is how much longer than a round trip a report has to show a command: from its ack on, and after a
+	// takeover from its newest copy on.
 	showWithin = time.Second
 
 	// tripMargin is how much longer than a round trip an answer or a report is waited for, where that is longer than

@@ -63,7 +63,7 @@ type drone struct {
 	// quitBy is when the farewell must be over: 1 s after the program began to end; zero: it is not ending.
 	quitBy time.Time
 
-	// restartedAt is when what last showed a restart of the autopilot left it; zero if it never did.
+	// restartedAt is when the message left that last showed a restart of the autopilot; zero if none has.
 	restartedAt time.Time
 
 	// warned: the warnings given since the autopilot started
@@ -497,7 +497,7 @@ func (d *drone) restarted(now time.Time, why string) {
 	d.cmd.acks.requestMessage(idHeartbeat)
 }
 
-// left is about when that left the vehicle which comes now.
+// left is about when what comes now left the vehicle.
 func (d *drone) left(now time.Time) time.Time { return now.Add(-d.cmd.acks.behind) }
 
 // restartedWhy is what ends everything at a restart.

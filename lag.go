@@ -23,7 +23,7 @@ const (
 	// clockGone is how long other messages must have come without a boot clock before it counts as ended.
 	clockGone = time.Second
 
-	// clockDrift: the vehicle's clock and ours may drift apart by one in so much of the time, 200 ppm.
+	// clockDrift: the vehicle's clock and ours may drift apart by the time divided by this: 200 ppm.
 	clockDrift = 5000
 
 	// clockFor is how long the newest clock tells how far the line is behind.

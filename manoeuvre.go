@@ -120,10 +120,11 @@ func (m *manoeuvre) watch(v view) (land bool, lost string) {
 		lost = "the vehicle was disarmed"
 	case m.strangeTarget(v):
 		lost = "the autopilot flies to another place"
-	case m.targetEnded(v) && v.landed == onGround && !v.drives():
-		lost = "the vehicle stands on the ground, and a goto does not lift it: take off"
 	case m.targetEnded(v):
 		lost = "the autopilot flies to no place any more: another program flies it"
+		if v.landed == onGround && !v.drives() {
+			lost = "the vehicle stands on the ground, and a goto does not lift it: take off"
+		}
 	case m.plan.second != nil && v.circle() > 0:
 		lost = "the vehicle has gone over to its wing and circles the place"
 	case m.plan.second != nil:

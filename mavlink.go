@@ -686,8 +686,7 @@ func (l *link) askTime(waits bool, now time.Time) {
 	if !l.lag.askDue(waits, now) {
 		return
 	}
-	question := outgoing{msg: l.lag.questions.question(now), at: now, to: l.address.at}
-	if l.enqueueLocked(question) == nil {
+	if l.sendAsLocked(0, 0, l.lag.questions.question(now)) == nil {
 		l.lag.questions.sent(now)
 	}
 }
@@ -757,6 +756,10 @@ func (l *link) send(m message.Message) error { return l.sendAs(0, 0, m) }
 func (l *link) sendAs(system, component byte, m message.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.sendAsLocked(system, component, m)
+}
+
+func (l *link) sendAsLocked(system, component byte, m message.Message) error {
 	return l.enqueueLocked(outgoing{system, component, m, time.Now(), l.address.at})
 }
 

@@ -92,7 +92,7 @@ func (c quietTCP) Write(b []byte) (int, error) {
 // quietRead reads b by a system call that does not wait; where nothing has come it waits as every Read does. The
 // runtime watches each call that may wait, and in a program that was idle it wakes a thread for that: half of what a
 // quiet line costs (docs/performance.md). No bytes without an error are an empty datagram, or the end. from gets the
-// sender of a datagram; nil where nobody asks. empty gets when nothing had come; nil likewise.
+// sender of a datagram, empty when a read found nothing; each is nil where nobody asks.
 func quietRead(c syscall.Conn, b []byte, from *sockaddr, empty *emptied) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil || len(b) == 0 {

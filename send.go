@@ -405,15 +405,13 @@ func (t *task) failure(x *command, why move) error {
 		// A later arming is somebody else's.
 		t.armed = t.armed && !x.step.arms()
 	}
-	switch {
-	case why == notObeying && !x.step.isShown():
-		return t.endedBehind()
-	case why == notObeying:
+	switch why {
+	case notObeying:
 		// The takeover is the answer, not the refusal.
-		return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", name)
-	case why == refused:
+		return t.endedOnWire(false)
+	case refused:
 		return x.refused()
-	case why == notShown:
+	case notShown:
 		return refuse(codeNoAck, "%s was acknowledged, but the vehicle never reported it; read the status to see "+
 			"whether it happened", name)
 	}

@@ -1307,12 +1307,10 @@ func (p *simPort) Close() error {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	if p.s.port == p {
-
 		// bytes on the line still arrive
-		for _, x := range p.onTheWay {
-			p.toAutopilot = append(p.toAutopilot, x.b...)
+		if n := len(p.onTheWay); n > 0 {
+			p.deliver(p.onTheWay[n-1].at)
 		}
-		p.onTheWay = nil
 		p.s.receive()
 		p.s.port = nil
 	}

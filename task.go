@@ -475,6 +475,19 @@ func (t *task) endedBehind() error {
 	return t.ended("%s; %s was sent before; nothing more was sent", t.sentName())
 }
 
+// endedOnWire is the error of a task that a takeover ended while its step was on the wire. obeyed: the vehicle showed
+// that it follows it, or acknowledged what no report can show.
+func (t *task) endedOnWire(obeyed bool) error {
+	s := t.command.step
+	switch {
+	case !s.isShown():
+		return t.endedBehind()
+	case obeyed:
+		return t.ended("%s; the vehicle follows %s, which was sent before; nothing more was sent", commandName(s))
+	}
+	return t.ended("%s; %s was sent, and no report shows that the vehicle follows it", commandName(s))
+}
+
 // takenOver reports whether a takeover or a disarming ended the task.
 func (t *task) takenOver() bool { return t.endedBy != nil && t.endedBy.code == codeInterrupted }
 
