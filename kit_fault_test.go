@@ -76,6 +76,10 @@ func (v sentValues) addMessage(m message.Message) {
 		put("battery", values(unless(float64(m.VoltageBattery)/1000, m.VoltageBattery == 65535), 2,
 			unless(float64(m.CurrentBattery)/100, m.CurrentBattery < 0), 2, unless(float64(m.BatteryRemaining),
 				m.BatteryRemaining < 0), 0))
+	case *common.MessageBatteryStatus:
+		// Shown where no SYS_STATUS has come. The simulator's first cell has the whole voltage.
+		put("battery", values(float64(m.Voltages[0])/1000, 2, unless(float64(m.CurrentBattery)/100,
+			m.CurrentBattery < 0), 2, unless(float64(m.BatteryRemaining), m.BatteryRemaining < 0), 0))
 	case *common.MessageGpsRawInt:
 		put("gps", values(float64(m.SatellitesVisible), 0, float64(m.Eph)/100, 2))
 	case *common.MessageHomePosition:
