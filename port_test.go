@@ -309,7 +309,7 @@ func waits(t *testing.T, q port, lasts time.Duration) (n int) {
 }
 
 // On a busy machine there can only be fewer waits.
-func TestABusyLineWakesItsReaderAHundredTimesASecond(t *testing.T) {
+func TestABusyLineWakesItsReaderFiftyTimesASecond(t *testing.T) {
 	for _, kind := range []string{"serial", "UDP"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -342,6 +342,31 @@ func TestABusyLineIsReadAsSoonAsAnythingComesBehindAWrite(t *testing.T) {
 	}
 	if longest >= gatherFor/2 {
 		t.Errorf("a read behind a write took %v, want less than %v", longest, gatherFor/2)
+	}
+}
+
+// A pseudo-terminal keeps some 12 kB: at ten times a full link's rate half of what comes in 20 ms would not be taken.
+func TestWhatComesQuicklyGathersForLess(t *testing.T) {
+	for _, row := range []struct {
+		came       int
+		span, want time.Duration
+	}{
+		{0, gatherFor, gatherFor},
+		{1843, gatherFor, gatherFor},
+		{9 * terminalKeeps, 9 * time.Millisecond, time.Millisecond},
+	} {
+		lineEqual(t, fmt.Sprint(row.came, " bytes"), (&gatherer{came: row.came, span: row.span}).gathering(), row.want)
+	}
+	p := openPTY(t)
+	q := p.open(t)
+	end := repeat(time.Millisecond, func() { p.master.Write(make([]byte, 4000)) })
+	defer end()
+	defer p.master.SetWriteDeadline(time.Now()) // a write that nobody reads waits
+	g := q.(*serialPort).descriptor.(*gatherer)
+	for began := time.Now(); g.came == 0 || g.gathering() == gatherFor; waits(t, q, gatherFor) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("what comes quickly gathers as long as what does not")
+		}
 	}
 }
 

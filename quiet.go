@@ -20,9 +20,11 @@ import (
 
 // Times of a busy line.
 const (
-	// gatherFor is how long input gathers before it is read. A pseudo-terminal keeps some 12 kB: at ten times a full
-	// link's rate what comes in 20 ms is more (docs/performance.md).
-	gatherFor = 10 * time.Millisecond
+	// gatherFor is how long input gathers before it is read, at most: less where terminalKeeps bytes come sooner.
+	gatherFor = 20 * time.Millisecond
+
+	// terminalKeeps is how many bytes a terminal keeps at least until they are read; a socket keeps fifty times that.
+	terminalKeeps = 4096
 
 	// soon: what comes again within this time comes soon. A line is busy where that happens busyAfter times in a row: a
 	// vehicle sends what is due each second in a short burst, for which gathering does not pay.
@@ -52,6 +54,9 @@ func newStreamPort(c descriptor) *streamPort { return &streamPort{descriptor: ga
 
 func (p *streamPort) Read(b []byte) (int, error) {
 	n, err := quietRead(p, b, nil, &p.emptied)
+	if g, ok := p.descriptor.(*gatherer); ok {
+		g.came += n
+	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, new(syscall.Errno)):
 		return n, err
@@ -187,8 +192,12 @@ type gatherer struct {
 	// soons is how many waits in a row have ended soon, or with what has gathered.
 	soons int
 
-	// woke is when the last read ended that had waited.
+	// woke is when the last read ended that had waited, and span how long after the one before.
 	woke time.Time
+	span time.Duration
+
+	// came is how many bytes of a stream have been read since.
+	came int
 
 	// writeBy is the deadline of writes; only the writer uses it.
 	writeBy time.Time
@@ -319,7 +328,7 @@ func (g *gatherer) listens(epoll uintptr) bool {
 	if g.waits == notYet && g.soons >= busyAfter && time.Since(g.wrote) >= answersWithin {
 		g.waits = forTimer
 		g.hearLocked(epoll, false)
-		g.setTimerLocked(gatherFor)
+		g.setTimerLocked(g.gathering())
 		return false
 	}
 	g.waits = forInput
@@ -330,6 +339,11 @@ func (g *gatherer) listens(epoll uintptr) bool {
 		g.setTimerLocked(0)
 	}
 	return gathered
+}
+
+// gathering is how long input may gather: no more than a terminal keeps comes meanwhile, as quickly as of late.
+func (g *gatherer) gathering() time.Duration {
+	return min(gatherFor, g.span*terminalKeeps/time.Duration(max(g.came, 1)))
 }
 
 // setTimerLocked makes the timer's time be over in a while; 0: never.
@@ -350,7 +364,9 @@ func (g *gatherer) ended() {
 	} else {
 		g.soons = 0
 	}
+	g.span = now.Sub(g.woke)
 	g.woke = now
+	g.came = 0
 }
 
 // Write calls f until it returns true. A line that takes nothing is tried again each millisecond. For answersWithin
