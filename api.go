@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -449,7 +448,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) response {
 	case wantsPage(accept):
 		return page(http.StatusOK, statusPage())
 	}
-	return success(a.drone.status(clientOf(r)))
+	return asJSON(http.StatusOK, a.drone.status(clientOf(r)).json())
 }
 
 // Limits of the stream of the status (docs/openapi.yaml).
@@ -520,7 +519,7 @@ func (a *api) sendEvents(ctx context.Context, w http.ResponseWriter, r *http.Req
 		pause := eventLook
 		if now := time.Now(); changes != shown || now.Sub(sent) >= eventAtMost {
 			out = append(out, "event: status\ndata: "...)
-			out = append(append(out, encode(a.drone.status(clientOf(r)))...), '\n')
+			out = append(append(out, a.drone.status(clientOf(r)).json()...), '\n')
 			rc.SetWriteDeadline(now.Add(answerTimeout))
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
 				return
@@ -649,33 +648,18 @@ func failed(err error) response {
 		body.commandBody = &commandBody{Status: resultName(s.result), StatusCode: s.result, Command: uint16(s.step.cmd)}
 		body.Messages = messages(s.messages, time.Now())
 	}
-	return asJSON(statusOf(err), body)
+	return asJSON(statusOf(err), encode(body))
 }
 
 // failedLater is the answer to a request that was accepted, and failed during the wait for its manoeuvre.
 func failedLater(err error, accepted commandBody) response {
 	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal), commandBody: &accepted}
-	return asJSON(statusOf(err), body)
+	return asJSON(statusOf(err), encode(body))
 }
 
 // success is the answer to what was done.
-func success(body any) response { return asJSON(http.StatusOK, body) }
+func success(body any) response { return asJSON(http.StatusOK, encode(body)) }
 
-func asJSON(status int, body any) response {
-	return response{status: status, contentType: "application/json", body: encode(body)}
-}
-
-// encode returns v as JSON with a newline, without HTML escapes.
-func encode(v any) []byte {
-	var b bytes.Buffer
-
-	// A status takes less.
-	b.Grow(2 << 10)
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		// An answer has a value that JSON can't express: a bug.
-		panic(err)
-	}
-	return b.Bytes()
+func asJSON(status int, body []byte) response {
+	return response{status: status, contentType: "application/json", body: body}
 }

@@ -793,13 +793,13 @@ func (d *drone) able() error {
 	case d.online:
 		return nil
 	}
-	return refuse(codeOffline, "%s", d.linkState(time.Now()).fault)
+	return refuse(codeOffline, "%s", d.linkState(d.view(time.Now())).fault)
 }
 
 // linkState is the link for the status. Its fault is nil when all is well; else the status says it, and each 503.
-func (d *drone) linkState(now time.Time) linkState {
+func (d *drone) linkState(v view) linkState {
 	s := d.link.state()
-	v := d.view(now)
+	now := v.now
 	switch {
 	case s.fault != nil:
 	case d.link.device.mute != nil:
@@ -824,8 +824,8 @@ func (d *drone) linkState(now time.Time) linkState {
 func (d *drone) snapshot(now time.Time) snapshot {
 	v := d.situation(now)
 	s := snapshot{
-		situation: v, began: d.began, tel: d.tel, modeName: d.modeName(),
-		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.linkState(now),
+		situation: v, began: d.began, tel: &d.tel, modeName: d.modeName(),
+		target: d.target(now), by: d.sticks.by(v), from: d.sticks.held(v), link: d.linkState(v.view),
 	}
 
 	armsOnOurStream := v.firmware.ardupilot() && d.sticks.src.receiver == receiverNone

@@ -213,7 +213,7 @@ func (r *replayedFlight) see(at time.Duration, s snapshot) {
 	}
 	r.modes, r.answered = changed(r.modes, mode), changed(r.answered, s.mode)
 	if h := s.tel.health; !h.at.IsZero() {
-		r.states = changed(r.states, fmt.Sprintf("%s %v", showArmable(&s.tel, s.now), h.unhealthy()))
+		r.states = changed(r.states, fmt.Sprintf("%s %v", showArmable(s.tel, s.now), h.unhealthy()))
 	}
 	target := "none"
 	if p := s.target; p != nil {

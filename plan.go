@@ -755,7 +755,10 @@ func (v view) stickModes() string {
 // modes are the names of the modes that this vehicle can be set to, perhaps not now; any other is 501.
 func (v view) modes() []string {
 	list := []string{}
-	for m := ModeManual; m < ModeOther && v.kind() != onlyRead && v.doubt == nil; m++ {
+	if v.kind() == onlyRead || v.doubt != nil {
+		return list
+	}
+	for m := ModeManual; m < ModeOther; m++ {
 		leavesHover := m == ModeHold && v.armed && v.checkHover(request{verb: entersMode, mode: m}) != nil
 		if v.canEnter(m) && !leavesHover {
 			list = append(list, m.String())

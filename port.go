@@ -213,8 +213,7 @@ type addressedPort interface {
 // udpPort listens on an address. It has no peer of its own: the link says where each frame goes, so that no
 // stray datagram can steal the link.
 type udpPort struct {
-	descriptor
-	emptied
+	quietPort
 
 	// from: sender of the last datagram; only the reader uses it
 	from sockaddr
@@ -227,11 +226,13 @@ func listenUDP(address string) (port, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &udpPort{descriptor: gather(c.(*net.UDPConn))}, nil
+	p := new(udpPort)
+	p.quiet(gather(c.(*net.UDPConn)))
+	return p, nil
 }
 
 func (p *udpPort) Read(b []byte) (int, error) {
-	return quietRead(p, b, &p.from, &p.emptied)
+	return p.calls.read(b, &p.from)
 }
 
 func (p *udpPort) sender() netip.AddrPort { return p.from.addrPort() }
@@ -247,7 +248,7 @@ func (p *udpPort) writeTo(b []byte, to netip.AddrPort) (int, error) {
 		return 0, errNoPeer
 	}
 	s := sockaddrOf(to)
-	return quietWrite(p, b, &s)
+	return p.calls.write(b, &s)
 }
 
 // ipVersion is 4 or 6 if host is an address: "udp4" and "tcp4" listen on 0.0.0.0 alone, "udp" on all of IPv6 too. It
@@ -319,7 +320,9 @@ func (u *udpOut) open(ctx context.Context) (port, error) {
 	for _, a := range list {
 		var c net.Conn
 		if c, err = u.dial(ctx, net.JoinHostPort(a.String(), u.number)); err == nil {
-			return &udpOutPort{descriptor: gather(c.(*net.UDPConn)), device: u, to: a}, nil
+			p := &udpOutPort{device: u, to: a}
+			p.quiet(gather(c.(*net.UDPConn)))
+			return p, nil
 		}
 	}
 	return nil, err
@@ -359,15 +362,14 @@ func (u *udpOut) dial(ctx context.Context, address string) (c net.Conn, err erro
 
 // udpOutPort sends to one address, and hears nothing from any other.
 type udpOutPort struct {
-	descriptor
-	emptied
+	quietPort
 	device *udpOut
 	to     netip.Addr
 }
 
-func (p *udpOutPort) Read(b []byte) (int, error) { return quietRead(p, b, nil, &p.emptied) }
+func (p *udpOutPort) Read(b []byte) (int, error) { return p.calls.read(b, nil) }
 
-func (p *udpOutPort) Write(b []byte) (int, error) { return quietWrite(p, b, nil) }
+func (p *udpOutPort) Write(b []byte) (int, error) { return p.calls.write(b, nil) }
 
 // moved reports whether the other end's name stands for other addresses now.
 func (p *udpOutPort) moved(ctx context.Context) bool {

@@ -45,87 +45,176 @@ type descriptor interface {
 }
 
 // streamPort is a port that carries bytes in order.
-type streamPort struct {
-	descriptor
-	emptied
+type streamPort struct{ quietPort }
+
+func newStreamPort(c descriptor) *streamPort {
+	p := new(streamPort)
+	p.quiet(gather(c))
+	return p
 }
 
-func newStreamPort(c descriptor) *streamPort { return &streamPort{descriptor: gather(c)} }
-
 func (p *streamPort) Read(b []byte) (int, error) {
-	n, err := quietRead(p, b, nil, &p.emptied)
+	n, err := p.calls.read(b, nil)
 	if g, ok := p.descriptor.(*gatherer); ok {
 		g.came += n
 	}
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, new(syscall.Errno)):
-		return n, err
-	case err != nil:
+	case err == nil && n == 0 && len(b) > 0:
+		return n, io.EOF
+	case err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.As(err, new(syscall.Errno)):
 		// A raw read of a closed descriptor has an error of its own.
 		return n, os.ErrClosed
-	case n == 0 && len(b) > 0:
-		return n, io.EOF
-	}
-	return n, nil
-}
-
-func (p *streamPort) Write(b []byte) (int, error) { return quietWrite(p, b, nil) }
-
-// quietTCP is a TCP connection that is read by quietRead and written likewise.
-type quietTCP struct{ *net.TCPConn }
-
-func (c quietTCP) Read(b []byte) (int, error) {
-	n, err := quietRead(c.TCPConn, b, nil, nil)
-	switch {
-	case errors.As(err, new(syscall.Errno)):
-		// net/http knows it by that.
-		return n, &net.OpError{Op: "read", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
-	case n == 0 && err == nil && len(b) > 0:
-		return n, io.EOF
 	}
 	return n, err
 }
 
-func (c quietTCP) Write(b []byte) (int, error) {
-	n, err := quietWrite(c.TCPConn, b, nil)
-	if errors.As(err, new(syscall.Errno)) {
-		err = &net.OpError{Op: "write", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
-	}
-	return n, err
+func (p *streamPort) Write(b []byte) (int, error) { return p.calls.write(b, nil) }
+
+// quietPort is a port that is read and written by quietCalls.
+type quietPort struct {
+	descriptor
+	emptied
+	calls quietCalls
 }
 
-// quietRead reads b by a system call that does not wait; where nothing has come it waits as every Read does. The
-// runtime watches each call that may wait, and in a program that was idle it wakes a thread for that: half of what a
-// quiet line costs (docs/performance.md). No bytes without an error are an empty datagram, or the end. from gets the
-// sender of a datagram, empty when a read found nothing; each is nil where nobody asks.
-func quietRead(c syscall.Conn, b []byte, from *sockaddr, empty *emptied) (int, error) {
-	raw, err := c.SyscallConn()
-	if err != nil || len(b) == 0 {
-		return 0, err
+// quiet makes it a port of c.
+func (p *quietPort) quiet(c descriptor) {
+	p.descriptor = c
+	p.calls.open(c, &p.emptied)
+}
+
+// quietTCP is a TCP connection that is read and written by quietCalls.
+type quietTCP struct {
+	*net.TCPConn
+	calls quietCalls
+}
+
+func newQuietTCP(c *net.TCPConn) *quietTCP {
+	q := &quietTCP{TCPConn: c}
+	q.calls.open(c, nil)
+	return q
+}
+
+func (c *quietTCP) Read(b []byte) (int, error) {
+	n, err := c.calls.read(b, nil)
+	if n == 0 && err == nil && len(b) > 0 {
+		return n, io.EOF
+	}
+	return n, c.named("read", err)
+}
+
+func (c *quietTCP) Write(b []byte) (int, error) {
+	n, err := c.calls.write(b, nil)
+	return n, c.named("write", err)
+}
+
+// named is an error of the system as net/http knows it.
+func (c *quietTCP) named(op string, err error) error {
+	if err == nil || !errors.As(err, new(syscall.Errno)) {
+		return err
+	}
+	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
+}
+
+// quietCalls read and write a descriptor by system calls that do not wait; where nothing has come a read waits as every
+// Read does. The runtime watches each call that may wait, and in a program that was idle it wakes a thread for that:
+// half of what a quiet line costs (docs/performance.md). One goroutine reads at a time, and one writes.
+type quietCalls struct {
+	raw syscall.RawConn
+
+	// empty takes when a read found nothing; nil where nobody asks.
+	empty *emptied
+
+	in, out quietCall
+}
+
+// quietCall is a read or a write. What it uses is kept from one to the next, because it would be allocated each time.
+type quietCall struct {
+	// b is what is left of it to be read or written.
+	b []byte
+
+	// addr gets the sender of a datagram, empty when a read found nothing, or is its receiver; nil where nobody asks,
+	// or the line has one end.
+	addr *sockaddr
+
+	n     int
+	errno syscall.Errno
+	try   func(fd uintptr) bool
+}
+
+func (q *quietCalls) open(c syscall.Conn, empty *emptied) {
+	// It fails only without a connection.
+	q.raw, _ = c.SyscallConn()
+	q.empty = empty
+	q.in.try = q.tryRead
+	q.out.try = q.tryWrite
+}
+
+// read reads b. No bytes without an error are an empty datagram, or the end.
+func (q *quietCalls) read(b []byte, from *sockaddr) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	q.in.b, q.in.addr = b, from
+	return q.in.end(q.raw.Read(q.in.try))
+}
+
+func (q *quietCalls) tryRead(fd uintptr) bool {
+	c := &q.in
+	var tried time.Time
+	if q.empty != nil {
+		tried = time.Now()
 	}
 	var n uintptr
-	var errno syscall.Errno
-	err = raw.Read(func(fd uintptr) bool {
-		tried := time.Now()
-		if from == nil {
-			n, _, errno = syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	if c.addr == nil {
+		n, _, c.errno = syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&c.b[0])), uintptr(len(c.b)))
+	} else {
+		size := uint32(len(c.addr))
+		n, _, c.errno = syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&c.b[0])),
+			uintptr(len(c.b)), 0, uintptr(unsafe.Pointer(c.addr)), uintptr(unsafe.Pointer(&size)))
+	}
+	if c.errno == syscall.EAGAIN && q.empty != nil {
+		q.empty.found(tried)
+	}
+	if c.errno == 0 {
+		c.n = int(n)
+	}
+	return c.errno != syscall.EAGAIN
+}
+
+// write writes all of b.
+func (q *quietCalls) write(b []byte, to *sockaddr) (int, error) {
+	q.out.b, q.out.addr = b, to
+	return q.out.end(q.raw.Write(q.out.try))
+}
+
+func (q *quietCalls) tryWrite(fd uintptr) bool {
+	c := &q.out
+	for c.errno = 0; len(c.b) > 0 && c.errno == 0; {
+		var wrote uintptr
+		if c.addr == nil {
+			wrote, _, c.errno = syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(&c.b[0])),
+				uintptr(len(c.b)))
 		} else {
-			size := uint32(len(from))
-			n, _, errno = syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
-				0, uintptr(unsafe.Pointer(from)), uintptr(unsafe.Pointer(&size)))
+			wrote, _, c.errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&c.b[0])),
+				uintptr(len(c.b)), 0, uintptr(unsafe.Pointer(c.addr)), c.addr.size())
 		}
-		if errno == syscall.EAGAIN && empty != nil {
-			empty.found(tried)
+		if c.errno == 0 {
+			c.n += int(wrote)
+			c.b = c.b[wrote:]
 		}
-		return errno != syscall.EAGAIN
-	})
-	if err == nil && errno != 0 {
-		err = errno
 	}
-	if err != nil {
-		return 0, err
+	return c.errno != syscall.EAGAIN
+}
+
+// end is what the call has done; err is the runtime's.
+func (c *quietCall) end(err error) (int, error) {
+	n := c.n
+	if err == nil && c.errno != 0 {
+		err = c.errno
 	}
-	return int(n), nil
+	*c = quietCall{try: c.try}
+	return n, err
 }
 
 // emptied is when all was read last that had come.
@@ -139,37 +228,6 @@ func (e *emptied) emptyAt() time.Time {
 		return *at
 	}
 	return time.Time{}
-}
-
-// quietWrite writes all of b by system calls that do not wait, as quietRead reads. to is the receiver of a datagram;
-// nil where the line has one end.
-func quietWrite(c syscall.Conn, b []byte, to *sockaddr) (n int, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var errno syscall.Errno
-	err = raw.Write(func(fd uintptr) bool {
-		for errno = 0; n < len(b) && errno == 0; {
-			var wrote uintptr
-			rest := b[n:]
-			if to == nil {
-				wrote, _, errno = syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(&rest[0])),
-					uintptr(len(rest)))
-			} else {
-				wrote, _, errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&rest[0])),
-					uintptr(len(rest)), 0, uintptr(unsafe.Pointer(to)), to.size())
-			}
-			if errno == 0 {
-				n += int(wrote)
-			}
-		}
-		return errno != syscall.EAGAIN
-	})
-	if err == nil && errno != 0 {
-		err = errno
-	}
-	return n, err
 }
 
 // gatherer is a descriptor whose input gathers while it is busy, and wakes nothing meanwhile. Go's poller hears each

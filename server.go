@@ -350,7 +350,7 @@ func (c *connection) markBusy(endWait func()) bool {
 
 // limitUntaken ends the connection when what was written was not taken for a time; the system keeps so many bytes.
 func (c *connection) limitUntaken(bytes int, within time.Duration) {
-	tcp, ok := c.socket().(quietTCP)
+	tcp, ok := c.socket().(*quietTCP)
 	if !ok {
 		return
 	}
@@ -379,7 +379,7 @@ func (l headListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if tcp, ok := c.(*net.TCPConn); ok {
-		c = quietTCP{tcp}
+		c = newQuietTCP(tcp)
 	}
 	return &headConn{Conn: c}, nil
 }

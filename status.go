@@ -1,10 +1,9 @@
 package main
 
 import (
-	"fmt"
 	"math"
 	"net/netip"
-	"strconv"
+	"reflect"
 	"strings"
 	"time"
 
@@ -22,7 +21,7 @@ type snapshot struct {
 	// began is when the program began.
 	began time.Time
 
-	tel      telemetry
+	tel      *telemetry
 	modeName string
 
 	// armable: a takeoff could arm now; nil if unknown
@@ -174,7 +173,7 @@ type linkBody struct {
 
 // render is the status for a client.
 func render(s *snapshot, client netip.Addr) *statusBody {
-	t := &s.tel
+	t := s.tel
 	now := s.now
 	heard := t.beat.received()
 	body := &statusBody{
@@ -213,6 +212,14 @@ func render(s *snapshot, client netip.Addr) *statusBody {
 		body.dropUnsure()
 	}
 	return body
+}
+
+// appendStatus: encoding/json was a fifth of what a poll costs (docs/performance.md).
+var appendStatus = jsonOf(reflect.TypeFor[statusBody]())
+
+// json returns the status with a newline; most have less than 2 kB.
+func (body *statusBody) json() []byte {
+	return append(appendStatus(make([]byte, 0, 2<<10), reflect.ValueOf(body).Elem()), '\n')
 }
 
 // dropUnsure makes null what another autopilot than PX4 or ArduPilot may mean in another way (docs/autopilots.md, "INAV
@@ -325,7 +332,7 @@ func (home *point) body(now time.Time) *homeBody {
 
 func (s *snapshot) targetBody() *targetBody {
 	to := s.target
-	p := s.tel.position
+	p := &s.tel.position
 	metres := math.NaN()
 	if to == nil {
 		return nil
@@ -362,8 +369,16 @@ func (l *linkState) body(heartbeatAge number) linkBody {
 		Lost:         &l.lost,
 		Errors:       l.errors,
 		Sent:         l.sent,
-		Error:        ifKnown(l.fault != nil, fmt.Sprint(l.fault)),
+		Error:        errorText(l.fault),
 	}
+}
+
+// errorText is what an error says; nil without one.
+func errorText(err error) *string {
+	if err == nil {
+		return nil
+	}
+	return word(err.Error())
 }
 
 // behind is how far the line is behind, in seconds; NaN if unknown.
@@ -419,18 +434,4 @@ func rounded(v float64, decimals int) number {
 
 	// + 0 turns −0 into 0
 	return number(math.Round(v*scale)/scale + 0)
-}
-
-// number is a number of an answer; NaN, which means unknown, is null.
-type number float64
-
-var null = []byte("null")
-
-// MarshalJSON writes no exponent.
-func (n number) MarshalJSON() ([]byte, error) {
-	v := float64(n)
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return null, nil
-	}
-	return strconv.AppendFloat(nil, v, 'f', -1, 64), nil
 }

@@ -1,9 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"math"
+	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -122,7 +123,8 @@ func (v firmwareVersion) String() string {
 	if v == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d.%d.%d", v>>24, v>>16&0xff, v>>8&0xff)
+	part := func(shift int) string { return strconv.Itoa(int(v >> shift & 0xff)) }
+	return part(24) + "." + part(16) + "." + part(8)
 }
 
 // beat is what a HEARTBEAT says beside its mode, which is a report's (reports in mode.go).
@@ -803,12 +805,20 @@ func (h health) unhealthy() []string {
 		return nil
 	}
 	list := []string{}
-	for bits := h.enabled &^ h.healthy &^ (sensorPrearm | noSensor); bits != 0; bits &= bits - 1 {
-		name := common.MAV_SYS_STATUS_SENSOR(bits & -bits).String()
-		list = append(list, strings.TrimPrefix(lowerName(name, "MAV_SYS_STATUS_"), "sensor_"))
+	for set := h.enabled &^ h.healthy &^ (sensorPrearm | noSensor); set != 0; set &= set - 1 {
+		list = append(list, systemNames[bits.TrailingZeros32(set)])
 	}
 	return list
 }
+
+// systemNames are the names of the bits of MAV_SYS_STATUS_SENSOR.
+var systemNames = func() (names [32]string) {
+	for i := range names {
+		name := common.MAV_SYS_STATUS_SENSOR(1 << i).String()
+		names[i] = strings.TrimPrefix(lowerName(name, "MAV_SYS_STATUS_"), "sensor_")
+	}
+	return names
+}()
 
 // glitches reports whether an ArduPilot's GPS is elsewhere than its EKF.
 func (t *telemetry) glitches(now time.Time) bool {

@@ -535,7 +535,7 @@ func TestTheCapturedPX4FlightLeadsToItsStatus(t *testing.T) {
 		lineEqual(t, "state", r.tel.beat.state, "standby")
 		lineNear(t, "highest", r.highest, 15.6, 1)
 		lineNear(t, "current", r.tel.battery.current, math.NaN(), 0)
-		lineEqual(t, "GPS", showGPS(&r.tel), `"3d", 10 satellites, 0.70`)
+		lineEqual(t, "GPS", showGPS(r.tel), `"3d", 10 satellites, 0.70`)
 		lineEqual(t, "modes", strings.Join(r.modes, ", "),
 			"AUTO.LOITER, POSCTL, AUTO.LOITER, AUTO.TAKEOFF, AUTO.TAKEOFF armed, "+
 				"AUTO.LOITER armed, POSCTL armed, AUTO.LOITER armed, AUTO.LAND armed, AUTO.LOITER")
@@ -553,7 +553,7 @@ func TestTheCapturedArduPilotFlightLeadsToItsStatus(t *testing.T) {
 		r.ends(t, 47.3977420, 8.5455941, 0, 12.6, 86)
 		lineEqual(t, "autopilot", r.tel.id.autopilot, common.MAV_AUTOPILOT_ARDUPILOTMEGA)
 		lineNear(t, "highest", r.highest, 15.05, 2)
-		lineEqual(t, "GPS", showGPS(&r.tel), `"rtk_fixed", 10 satellites, 1.21`)
+		lineEqual(t, "GPS", showGPS(r.tel), `"rtk_fixed", 10 satellites, 1.21`)
 		lineEqual(t, "modes", strings.Join(r.modes, ", "),
 			"STABILIZE, LAND, GUIDED, GUIDED armed, LOITER armed, GUIDED armed, LAND armed, LAND")
 		lineEqual(t, "answers of GET mode", fmt.Sprint(r.answered), "[manual land hold position hold land]")
