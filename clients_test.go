@@ -183,6 +183,7 @@ func TestABodyThatFollowsARequestWithoutALengthIs411(t *testing.T) {
 }
 
 func TestABareCommandStaysOne(t *testing.T) {
+	t.Parallel()
 	s := listen(t, silent())
 	for _, headers := range []string{
 		"", "\r\nContent-Length: 0", "\r\ncontent-length: 0", "\r\nContent-Type: application/json\r\nContent-Length: 0",

@@ -18,6 +18,7 @@ import (
 )
 
 func TestTheMutexIsLockedByWhatItsNameSays(t *testing.T) {
+	t.Parallel()
 	sources := programSources(t)
 	for _, wrong := range checkMutex(t, sources) {
 		t.Error(wrong)
@@ -63,6 +64,7 @@ func TestTheMutexIsLockedByWhatItsNameSays(t *testing.T) {
 }
 
 func TestBreaksFollowTheSource(t *testing.T) {
+	t.Parallel()
 	original := copySource(t)
 	design, facts, contract := pageText(t, "design.md"), pageText(t, "autopilots.md"), pageText(t, "openapi.yaml")
 	isRule := func(rule string) bool {
@@ -209,6 +211,7 @@ func TestNoSimulatedAutopilotHidesWhatBothShare(t *testing.T) {
 }
 
 func TestAFileUsesOnlyWhatStandsBelowIt(t *testing.T) {
+	t.Parallel()
 	list := rooms(t)
 	sources := programSources(t)
 	p := parse(t, sources)
@@ -244,6 +247,7 @@ func TestAFileUsesOnlyWhatStandsBelowIt(t *testing.T) {
 }
 
 func TestWhatIsCalledPureIsPure(t *testing.T) {
+	t.Parallel()
 	list := rooms(t)
 	sources := programSources(t)
 	for _, wrong := range checkPure(t, list, sources) {
@@ -273,6 +277,7 @@ func TestWhatIsCalledPureIsPure(t *testing.T) {
 }
 
 func TestWhatSeveralTestsUseStandsInAKit(t *testing.T) {
+	t.Parallel()
 	sources := programSources(t)
 	names, _ := filepath.Glob("*_test.go")
 	for _, name := range names {

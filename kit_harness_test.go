@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -81,6 +82,10 @@ func b2i(b bool) int {
 // notParallel lists the tests that must not call Parallel: they have called it, or they run alone.
 var notParallel sync.Map
 
+// inBubbles has a place for each bubble that may run: those take the processor, and what waits in real time beside
+// them needs some of it soon.
+var inBubbles = make(chan struct{}, 1+runtime.GOMAXPROCS(0))
+
 // inLinkBubble runs f in virtual time, in parallel with other tests. The bubbles of one
 // test run one after the other.
 func inLinkBubble(t *testing.T, f func(t *testing.T)) {
@@ -89,6 +94,8 @@ func inLinkBubble(t *testing.T, f func(t *testing.T)) {
 		t.Cleanup(func() { notParallel.Delete(t) })
 		t.Parallel()
 	}
+	inBubbles <- struct{}{}
+	defer func() { <-inBubbles }()
 	synctest.Test(t, f)
 }
 

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	given := func(name string) string { return flag.Lookup("test." + name).Value.String() }
 	if cores := runtime.GOMAXPROCS(0); given("fuzz") == "" && given("parallel") == strconv.Itoa(cores) {
-		flag.Set("test.parallel", strconv.Itoa(3*cores)) // some tests wait in real time
+		flag.Set("test.parallel", strconv.Itoa(8*cores)) // many wait in real time; the others: inBubbles
 	}
 	os.Exit(m.Run())
 }

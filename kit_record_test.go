@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -183,7 +182,7 @@ func texts(list []recorded) (whole []string) {
 // recordBubble runs a test in virtual time with a recorder that runs on a disk.
 func recordBubble(t *testing.T, limit int64, do func(r *recorder, d *memoryDisk)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inLinkBubble(t, func(t *testing.T) {
 		d := newMemoryDisk()
 		time.Sleep(time.Until(knownTime.AddDate(1, 0, 0)))
 		r := newRecorder(d, limit)

@@ -211,6 +211,7 @@ func TestAnIPv4AddressIsListenedOnByIPv4Alone(t *testing.T) {
 }
 
 func TestProgramSaysWhyItCannotStart(t *testing.T) {
+	t.Parallel()
 	_, port, _ := net.SplitHostPort(listenTCP(t).Addr().String())
 	for _, c := range []struct {
 		args string
@@ -445,6 +446,7 @@ func TestAPilotsSwitchWhileTheProgramStandsStillIsKept(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the vehicle and the program are watched for some seconds")
 	}
+	t.Parallel()
 	for _, stands := range []time.Duration{
 		60 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 900 * time.Millisecond, 2 * time.Second,
 	} {

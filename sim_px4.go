@@ -1081,11 +1081,12 @@ func (s *simStickStream) live() bool {
 // moving reports whether an axis changed by 200 or more within the last 1.6 s, at once
 // or gradually.
 func (s *simStickStream) moving() bool {
+	now := time.Now()
 	for axis := range 4 {
 		low := int16(math.MaxInt16)
 		high := int16(math.MinInt16)
 		for i, st := range s.window {
-			if i+1 < len(s.window) && time.Since(s.window[i+1].at) >= simStickMoving {
+			if i+1 < len(s.window) && now.Sub(s.window[i+1].at) >= simStickMoving {
 				// It was replaced over 1.6 s ago.
 				continue
 			}
