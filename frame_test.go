@@ -20,7 +20,7 @@ import (
 )
 
 func TestFramesOfBothVersionsAndSignedOnesAreReadInTheirOrder(t *testing.T) {
-	all := [][]byte{packet(1, 1, 1, px4Beat()), packet1(2, 1, 1, attitudeAt(7)),
+	all := [][]byte{packet(1, 1, 1, px4Beat()), packet1(2, 7, 1, attitudeAt(7)),
 		signedPacket(packet(3, 1, 1, attitudeAt(8))), packet(4, 9, 154, px4Beat())}
 	for _, m := range dialectRW.Dialect.Messages { // which are all in crcExtras
 		all = append(all, packet(5, 1, 1, m))
@@ -61,6 +61,9 @@ func TestNoiseAroundFramesIsSkippedAndCounted(t *testing.T) {
 				t.Errorf("noise %s %s the frames was not counted", noise, name)
 			}
 		}
+	}
+	for size, want := range map[int]uint64{1: 1, 256: 1, 257: 2} {
+		lineEqual(t, fmt.Sprint("errors in ", size, " bytes"), new(lineReader).feed(make([]byte, size)).in.errors, want)
 	}
 }
 
