@@ -449,6 +449,7 @@ func TestWhatIsSentIsReadAsItWasMeant(t *testing.T) {
 	s := newSender(7, componentID)
 	for _, m := range []message.Message{
 		&common.MessageCommandAck{Command: 400, Progress: 9, TargetSystem: 7},
+		&common.MessageCurrentMode{StandardMode: 1}, // its id has two bytes
 		&common.MessageHeartbeat{Type: 18, Autopilot: 8, SystemStatus: 4, MavlinkVersion: 3},
 	} {
 		if is, ok := m.(*common.MessageHeartbeat); ok {
