@@ -522,9 +522,9 @@ func TestWhatAPortSpeaksInsteadOfMAVLinkIsNamed(t *testing.T) {
 		{"MSP, cut anywhere", "MSP, not MAVLink", []string{"$M", ">\x00$", "M", ">"}},
 		{"MSP 2", "MSP 2, not MAVLink", []string{"$X>\x00$X>"}},
 		{"a configurator", "MSP, and it asks", []string{"$M<\x00", "$M<\x00"}},
-		{"a prompt", "a prompt (#)", []string{"\r\n# ", "help\r\n# "}},
-		{"PX4's shell", "nsh>", []string{"\x1b[Knsh> ", "\r\nnsh> "}},
-		{"a login", "a login", []string{"raspberrypi login: ", "\r\nraspberrypi login: "}},
+		{"a prompt", "text, and shows a prompt", []string{"\r\n# ", "help\r\n# "}},
+		{"PX4's shell", "text, and shows PX4's prompt", []string{"\x1b[Knsh> ", "\r\nnsh> "}},
+		{"a login", "text, and asks for a login", []string{"raspberrypi login: ", "\r\nraspberrypi login: "}},
 		{"once in noise", "", []string{"a1$M>9", "qqqqqqqq"}},
 		{"once, and its end again in short reads", "", []string{"$M>", "1", "2"}},
 		{"MAVLink and an unknown message beside it", "", []string{"$M>$M>" +
@@ -540,7 +540,7 @@ func TestWhatAPortSpeaksInsteadOfMAVLinkIsNamed(t *testing.T) {
 		got := fmt.Sprint(in.babble.says())
 		if c.says == "" {
 			lineEqual(t, c.name, in.babble.says(), nil)
-		} else if !strings.Contains(got, c.says) {
+		} else if !strings.HasPrefix(got, "the port speaks "+c.says) {
 			t.Errorf("%s: says %q, want %q", c.name, got, c.says)
 		}
 	}

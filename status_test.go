@@ -20,7 +20,7 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
 		v.say(holdingInAir,
 			&common.MessageAutopilotVersion{FlightSwVersion: 1<<24 | 17<<16 | 255},
-			&common.MessageParamValue{ParamId: "RTL_RETURN_ALT", ParamValue: 30.5,
+			&common.MessageParamValue{ParamId: "RTL_RETURN_ALT", ParamValue: 30.54,
 				ParamType: common.MAV_PARAM_TYPE_REAL32},
 			&common.MessageStatustext{Severity: common.MAV_SEVERITY_INFO, Text: "Takeoff detected"},
 			&common.MessageHomePosition{Latitude: 473977419, Longitude: 85455937, Altitude: 488304})

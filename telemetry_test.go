@@ -277,6 +277,9 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 		{[]message.Message{at(50_000), at(100), at(20_000), at(50_100)}, "[false false false false]"},
 		// A position that is not believed has no clock.
 		{[]message.Message{place(5000), far(100), at(150), at(5100)}, "[false false false false]"},
+		// A second back, and a second ahead, is believed each time.
+		{[]message.Message{at(5000), at(4000), at(3000), at(2900)}, "[false false false false]"},
+		{[]message.Message{at(5000), at(6000), at(7000), at(5950), at(5900)}, "[false false false false true]"},
 		// one damaged, then a restart
 		{[]message.Message{at(50_000), at(20_000), at(100), at(200)}, "[false false false true]"},
 		// After a pause of the link the clock is far ahead.
@@ -882,7 +885,7 @@ func TestADistanceIsTrueFromCentimetresToTheOtherSide(t *testing.T) {
 		{47.3977421, 8.5455938, -47.3977421, -171.4544062, 20015086.8},
 	} {
 		got := distance(c.lat1, c.lon1, c.lat2, c.lon2)
-		if math.Abs(got-c.want) > c.want*1e-4+1e-4 {
+		if !(math.Abs(got-c.want) <= c.want*1e-4+1e-4) {
 			t.Errorf("from %g, %g to %g, %g: %g m, want %g", c.lat1, c.lon1, c.lat2, c.lon2, got, c.want)
 		}
 	}
