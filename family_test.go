@@ -307,6 +307,7 @@ func TestAForeignAutopilotIsReadAndNothingIsShownThatItMayMeanInAnotherWay(t *te
 				b.served[idVersion] = &common.MessageAutopilotVersion{FlightSwVersion: 4<<24 | 7<<16}
 			})
 			time.Sleep(12 * time.Second)
+			lineEqual(t, "battery, ahead of its first report", b.drone.status(netip.Addr{}).Battery, nil)
 			b.say(&common.MessageGlobalPositionInt{Lat: 47e7, Lon: 8e7, Alt: 488000, RelativeAlt: 488090, Vz: 57})
 			b.say(&common.MessageSysStatus{
 				OnboardControlSensorsPresent: 7, OnboardControlSensorsEnabled: 7,
@@ -324,6 +325,10 @@ func TestAForeignAutopilotIsReadAndNothingIsShownThatItMayMeanInAnotherWay(t *te
 				lineEqual(t, name+" is unknown", math.IsNaN(float64(v)), true)
 			}
 			lineEqual(t, "altitude_msl", body.Position.AltitudeMSL, 488)
+			b.say(&common.MessageSysStatus{VoltageBattery: 16200, BatteryRemaining: 60})
+			time.Sleep(time.Millisecond)
+			battery := b.drone.status(netip.Addr{}).Battery
+			lineEqual(t, "a battery that is there", fmt.Sprint(battery.Voltage, battery.Remaining), "16.2 60")
 			lineEqual(t, "link.error", body.Link.Error != nil, !answers)
 			o := <-b.command(holdHere)
 			lineEqual(t, "the 501", o.err.Error(), "this vehicle signs as autopilot generic, quadrotor, as INAV and "+

@@ -409,7 +409,7 @@ func (f rawFrame) decode() (m message.Message) {
 	if m := p.frequent(f.id); m != nil {
 		return m
 	}
-	m, _ = f.known.Read(&message.MessageRaw{ID: f.id, Payload: p[:]}, true)
+	m, _ = f.known.Read(&message.MessageRaw{Payload: p[:]}, true)
 	return m
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 func TestFramesOfBothVersionsAndSignedOnesAreReadInTheirOrder(t *testing.T) {
-	all := [][]byte{packet(1, 1, 1, px4Beat()), packet1(2, 1, 1, attitudeAt(7)),
+	all := [][]byte{packet(1, 1, 1, px4Beat()), packet1(2, 7, 1, attitudeAt(7)),
 		signedPacket(packet(3, 1, 1, attitudeAt(8))), packet(4, 9, 154, px4Beat())}
 	for _, m := range dialectRW.Dialect.Messages { // which are all in crcExtras
 		all = append(all, packet(5, 1, 1, m))
@@ -61,6 +61,9 @@ func TestNoiseAroundFramesIsSkippedAndCounted(t *testing.T) {
 				t.Errorf("noise %s %s the frames was not counted", noise, name)
 			}
 		}
+	}
+	for size, want := range map[int]uint64{1: 1, 256: 1, 257: 2} {
+		lineEqual(t, fmt.Sprint("errors in ", size, " bytes"), new(lineReader).feed(make([]byte, size)).in.errors, want)
 	}
 }
 
@@ -446,6 +449,7 @@ func TestWhatIsSentIsReadAsItWasMeant(t *testing.T) {
 	s := newSender(7, componentID)
 	for _, m := range []message.Message{
 		&common.MessageCommandAck{Command: 400, Progress: 9, TargetSystem: 7},
+		&common.MessageCurrentMode{StandardMode: 1}, // its id has two bytes
 		&common.MessageHeartbeat{Type: 18, Autopilot: 8, SystemStatus: 4, MavlinkVersion: 3},
 	} {
 		if is, ok := m.(*common.MessageHeartbeat); ok {
@@ -518,9 +522,9 @@ func TestWhatAPortSpeaksInsteadOfMAVLinkIsNamed(t *testing.T) {
 		{"MSP, cut anywhere", "MSP, not MAVLink", []string{"$M", ">\x00$", "M", ">"}},
 		{"MSP 2", "MSP 2, not MAVLink", []string{"$X>\x00$X>"}},
 		{"a configurator", "MSP, and it asks", []string{"$M<\x00", "$M<\x00"}},
-		{"a prompt", "a prompt (#)", []string{"\r\n# ", "help\r\n# "}},
-		{"PX4's shell", "nsh>", []string{"\x1b[Knsh> ", "\r\nnsh> "}},
-		{"a login", "a login", []string{"raspberrypi login: ", "\r\nraspberrypi login: "}},
+		{"a prompt", "text, and shows a prompt", []string{"\r\n# ", "help\r\n# "}},
+		{"PX4's shell", "text, and shows PX4's prompt", []string{"\x1b[Knsh> ", "\r\nnsh> "}},
+		{"a login", "text, and asks for a login", []string{"raspberrypi login: ", "\r\nraspberrypi login: "}},
 		{"once in noise", "", []string{"a1$M>9", "qqqqqqqq"}},
 		{"once, and its end again in short reads", "", []string{"$M>", "1", "2"}},
 		{"MAVLink and an unknown message beside it", "", []string{"$M>$M>" +
@@ -536,7 +540,7 @@ func TestWhatAPortSpeaksInsteadOfMAVLinkIsNamed(t *testing.T) {
 		got := fmt.Sprint(in.babble.says())
 		if c.says == "" {
 			lineEqual(t, c.name, in.babble.says(), nil)
-		} else if !strings.Contains(got, c.says) {
+		} else if !strings.HasPrefix(got, "the port speaks "+c.says) {
 			t.Errorf("%s: says %q, want %q", c.name, got, c.says)
 		}
 	}

@@ -20,10 +20,10 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 	withScript(t, func(v *scriptedVehicle) {
 		v.say(holdingInAir,
 			&common.MessageAutopilotVersion{FlightSwVersion: 1<<24 | 17<<16 | 255},
-			&common.MessageParamValue{ParamId: "RTL_RETURN_ALT", ParamValue: 30.5,
+			&common.MessageParamValue{ParamId: "RTL_RETURN_ALT", ParamValue: 30.54,
 				ParamType: common.MAV_PARAM_TYPE_REAL32},
 			&common.MessageStatustext{Severity: common.MAV_SEVERITY_INFO, Text: "Takeoff detected"},
-			&common.MessageHomePosition{Latitude: 473977419, Longitude: 85455937, Altitude: 488300})
+			&common.MessageHomePosition{Latitude: 473977419, Longitude: 85455937, Altitude: 488304})
 		for range 11 {
 			time.Sleep(time.Second)
 			v.say(holdingInAir)
@@ -37,20 +37,20 @@ func TestStatusShowsEverythingThatTheVehicleReports(t *testing.T) {
 		v.say(&common.MessageSysStatus{
 			OnboardControlSensorsPresent: gyro | gps | prearm, OnboardControlSensorsEnabled: gyro | gps | prearm,
 			OnboardControlSensorsHealth: gyro | prearm,
-			VoltageBattery:              16240, CurrentBattery: 1134, BatteryRemaining: 87,
+			VoltageBattery:              16243, CurrentBattery: 1134, BatteryRemaining: 87,
 		})
 		time.Sleep(200 * time.Millisecond)
 		v.say(holdingInAir,
 			&common.MessageGpsRawInt{FixType: common.GPS_FIX_TYPE_3D_FIX, SatellitesVisible: 14, Eph: 70},
 			&common.MessageExtendedSysState{LandedState: common.MAV_LANDED_STATE_IN_AIR})
 		time.Sleep(300 * time.Millisecond)
-		v.say(&common.MessageVfrHud{Airspeed: 3.46, Climb: 0.52}, &common.MessageGlobalPositionInt{
-			Lat: 473977421, Lon: 85455938, Alt: 498300, RelativeAlt: 10020, Vx: 123, Vy: 10, Vz: -57, Hdg: 18150,
+		v.say(&common.MessageVfrHud{Airspeed: 3.464, Climb: 0.524}, &common.MessageGlobalPositionInt{
+			Lat: 473977421, Lon: 85455938, Alt: 498304, RelativeAlt: 10023, Vx: 123, Vy: 10, Vz: -57, Hdg: 18150,
 		})
 		time.Sleep(50 * time.Millisecond)
-		v.say(&common.MessageAttitude{Roll: 0.4 * math.Pi / 180, Pitch: -1.1 * math.Pi / 180,
-			Yaw: -178.5 * math.Pi / 180})
-		time.Sleep(50 * time.Millisecond)
+		v.say(&common.MessageAttitude{Roll: 0.42 * math.Pi / 180, Pitch: -1.13 * math.Pi / 180,
+			Yaw: -178.54 * math.Pi / 180})
+		time.Sleep(54 * time.Millisecond)
 		v.wantStatus(`{"version":"` + ownVersion + `","time":1,"online":true,"mode":"hold","vehicle_mode":"AUTO.LOITER",
 "armed":true,"in_air":true,"landed_state":"in_air","state":"active","failsafe":false,
 "armable":true,"unhealthy":["gps"],"done":null,
@@ -93,10 +93,14 @@ func TestWhatTheVehicleDoesNotKnowIsNull(t *testing.T) {
 			`"gps":{"receiver":1,"fix":"no_fix","satellites":null,"hdop":null,`,
 			`"home":null`)
 		for state, want := range map[common.MAV_LANDED_STATE]string{0: `null,"landed_state":null`,
+			common.MAV_LANDED_STATE_LANDING: `true,"landed_state":"landing"`,
 			common.MAV_LANDED_STATE_TAKEOFF: `null,"landed_state":"takeoff"`, 9: `null,"landed_state":null`} {
 			v.say(&common.MessageExtendedSysState{LandedState: state})
 			call(v.handler, "GET", "/api/drone/status", nil).has(t, `"in_air":`+want)
 		}
+		v.say(&common.MessageStatustext{Severity: 200, Text: "x"}, &common.MessageExtendedSysState{LandedState: 1})
+		call(v.handler, "GET", "/api/drone/status", nil).has(t, `"in_air":false,"landed_state":"on_ground"`,
+			`"messages":[{"severity":"debug","text":"x",`)
 		lineEqual(t, "nobody's sticks are a nobody's", v.drone.status(netip.Addr{}).Input.Yours, false)
 	})
 }
@@ -175,13 +179,13 @@ func TestStatusShowsTheTargetAndTheSticks(t *testing.T) {
 		hf.fly("hold")
 		const nobody = `"input":{"active":false,"expires_in":null,"by":null,"from":null,"yours":false},`
 		has(`"target":{"lat":47.3977419,"lon":8.5455937,"altitude":100,"distance":0},` + nobody)
-		hf.post("/api/drone/goto", `{"lat":47.3980,"lon":8.5460,"altitude":20.25}`).wantOK(hf.T)
+		hf.post("/api/drone/goto", `{"lat":47.39800002,"lon":8.54600002,"altitude":20.254}`).wantOK(hf.T)
 		has(`"target":{"lat":47.398,"lon":8.546,"altitude":20.25,"distance":41.9},` + nobody)
 		has(`"done":false,`)
 		hf.post("/api/drone/mode", `{"mode":"position"}`).wantOK(hf.T)
 		has(`"target":null,"input":{"active":false,"expires_in":null,"by":null,"from":"192.0.2.1","yours":true},`)
 		hf.post("/api/drone/input", `{"yaw":1,"timeout":2}`).wantOK(hf.T)
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(504 * time.Millisecond)
 		has(`"target":null,"input":{"active":true,"expires_in":1.5,"by":"client","from":"192.0.2.1","yours":true},`)
 		other := netip.MustParseAddr("192.0.2.9")
 		lineEqual(hf.T, "they are another client's", hf.drone.status(other).Input.Yours, false)

@@ -137,8 +137,8 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 			"known true, armable false, receiver false, unhealthy [rc_receiver]"},
 		{"a receiver that is not enabled", showHealth, []message.Message{sensors(gps, gps, gps|receiver)},
 			"known true, armable null, receiver false, unhealthy []"},
-		{"several, by bit", showHealth, []message.Message{sensors(gps|place|battery, gps|place|battery, 0)},
-			"known true, armable null, receiver false, unhealthy [gps xy_position_control battery]"},
+		{"several, by bit", showHealth, []message.Message{sensors(gps|place|battery, 1|gps|place|battery, 0)},
+			"known true, armable null, receiver false, unhealthy [3d_gyro gps xy_position_control battery]"},
 		{"PX4's first report after a boot", showHealth, []message.Message{sensors(0, 0, gps|receiver|prearm)},
 			"known false, armable null, receiver false, unhealthy null"},
 		{"only what is enabled", showHealth, []message.Message{sensors(0, gps, 0)},
@@ -166,7 +166,9 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 			TypeMask: 0xfdf8}}, "47.3977420 8.5455940 503.25"},
 		{"channels", func(t *telemetry) string { return fmt.Sprint(t.rc.channel) },
 			[]message.Message{&common.MessageRcChannels{Chan1Raw: 1500, Chan2Raw: 1400, Chan3Raw: 1000, Chan4Raw: 1600,
-				Chan5Raw: 9, Chan16Raw: 7, Chan17Raw: 3}}, "[1500 1400 1000 1600 9 0 0 0 0 0 0 0 0 0 0 7]"},
+				Chan5Raw: 5, Chan6Raw: 6, Chan7Raw: 7, Chan8Raw: 8, Chan9Raw: 9, Chan10Raw: 10, Chan11Raw: 11,
+				Chan12Raw: 12, Chan13Raw: 13, Chan14Raw: 14, Chan15Raw: 15, Chan16Raw: 16, Chan17Raw: 17}},
+			"[1500 1400 1000 1600 5 6 7 8 9 10 11 12 13 14 15 16]"},
 		{"on the ground", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) },
 			[]message.Message{&common.MessageExtendedSysState{LandedState: 1, VtolState: 3}}, "false 3"},
 		{"landing", func(t *telemetry) string { return fmt.Sprint(t.landed.state.inAir(), t.id.vtol) },
@@ -181,6 +183,9 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 			[]message.Message{&common.MessageExtendedSysState{}}, "false"},
 	} {
 		lineEqual(t, c.what, c.show(telemetryAfter(c.said...)), c.want)
+	}
+	for i, name := range strings.Fields("no_gps no_fix 2d 3d dgps rtk_float rtk_fixed static ppp") {
+		lineEqual(t, fmt.Sprint("fix ", i), telemetryAfter(fix(common.GPS_FIX_TYPE(i))).gps.fix, name)
 	}
 }
 
@@ -209,6 +214,7 @@ func TestAnImpossiblePositionIsBelievedWhenItIsRepeated(t *testing.T) {
 	far := with(func(m *common.MessageGlobalPositionInt) { m.Lat += 20000 })  // 222 m
 	elsewhere := with(func(m *common.MessageGlobalPositionInt) { m.Lon = -m.Lon })
 	high := with(func(m *common.MessageGlobalPositionInt) { m.Alt += 201000 })
+	most := with(func(m *common.MessageGlobalPositionInt) { m.Alt, m.RelativeAlt = m.Alt+200000, m.RelativeAlt-200000 })
 	deep := with(func(m *common.MessageGlobalPositionInt) { m.RelativeAlt -= 201000 })
 	late := with(func(m *common.MessageGlobalPositionInt) { m.Lat, m.TimeBootMs = m.Lat+20000, 1 })
 	for _, c := range []struct {
@@ -220,6 +226,7 @@ func TestAnImpossiblePositionIsBelievedWhenItIsRepeated(t *testing.T) {
 		{"far", []*common.MessageGlobalPositionInt{here, far}, 0},
 		{"high", []*common.MessageGlobalPositionInt{here, high}, 0},
 		{"deep", []*common.MessageGlobalPositionInt{here, deep}, 0},
+		{"200 m up, and home is that much higher", []*common.MessageGlobalPositionInt{here, most}, 1},
 		{"once, and back", []*common.MessageGlobalPositionInt{here, far, here}, 2},
 		{"confirmed", []*common.MessageGlobalPositionInt{here, far, far}, 2},
 		{"two that differ", []*common.MessageGlobalPositionInt{here, far, elsewhere}, 0},
@@ -258,6 +265,9 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 		{[]message.Message{at(math.MaxUint32 - 50), at(49), at(149)}, "[false false false]"},
 		// A restart after 30 days
 		{[]message.Message{at(30 * 86_400_000), at(100), at(200)}, "[false false true]"},
+		// A day ahead, and more than that
+		{[]message.Message{at(0), at(86_400_000), at(86_400_000)}, "[false false false]"},
+		{[]message.Message{at(0), at(86_400_001), at(86_400_001)}, "[false false true]"},
 		{[]message.Message{at(5000), px4Beat(), &common.MessageStatustext{Text: "x"}, &common.MessageSysStatus{}},
 			"[false false false false]"},
 		// Damage that the checksum missed.
@@ -267,6 +277,9 @@ func TestAnAutopilotWhoseClockRunsBackwardsHasStartedAgain(t *testing.T) {
 		{[]message.Message{at(50_000), at(100), at(20_000), at(50_100)}, "[false false false false]"},
 		// A position that is not believed has no clock.
 		{[]message.Message{place(5000), far(100), at(150), at(5100)}, "[false false false false]"},
+		// A second back, and a second ahead, is believed each time.
+		{[]message.Message{at(5000), at(4000), at(3000), at(2900)}, "[false false false false]"},
+		{[]message.Message{at(5000), at(6000), at(7000), at(5950), at(5900)}, "[false false false false true]"},
 		// one damaged, then a restart
 		{[]message.Message{at(50_000), at(20_000), at(100), at(200)}, "[false false false true]"},
 		// After a pause of the link the clock is far ahead.
@@ -613,9 +626,9 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 		want    string
 	}{
 		{"on the ground", copterID, "0 500, 0 on_ground", "ground"},
-		{"it stands, and calls itself in the air", copterID, "0 500, 0 on_ground, 1 takeoff, 1 500.15", "stands"},
+		{"it stands, and calls itself in the air", copterID, "0 500, 0 on_ground, 1 takeoff, 1 500.29", "stands"},
 		{"it stands, and its height drifts", copterID, "0 500, 0 on_ground, 1 500.4, 1 takeoff", "stands"},
-		{"it has left the ground", copterID, "0 500, 0 on_ground, 1 takeoff, 2 500.4", "low 0.4"},
+		{"it has left the ground", copterID, "0 500, 0 on_ground, 1 takeoff, 2 500.31", "low 0.3"},
 		{"it left the ground, and is back at its height", copterID, "0 500, 0 on_ground, 1 in_air, 2 500.4, 3 500.1",
 			"low 0.1"},
 		{"just below 2 m", copterID, "0 500, 0 on_ground, 1 takeoff, 2 501.99", "low 2.0"},
@@ -732,10 +745,10 @@ func TestADroneIsClearOfTheGround(t *testing.T) {
 		switch {
 		case v.landed == onGround:
 			got = "ground"
-		case v.isClear():
-			got = "clear"
 		case v.landed.inAir() && !v.leftGround():
 			got = "stands"
+		case v.isClear():
+			got = "clear"
 		default:
 			got = fmt.Sprintf("low %.1f", v.height)
 		}
@@ -868,10 +881,11 @@ func TestADistanceIsTrueFromCentimetresToTheOtherSide(t *testing.T) {
 		{60, 8, 60, 9, 55596.9},     // half as far as on the equator
 		{89.9, 0, 89.9, 180, 22239}, // over the pole
 		{90, 0, -90, 0, 20015086.8},
+		{-42.9539523, 121.8920525, 42.9539523, -58.107947499999995, 20015086.8}, // h is a little more than 1
 		{47.3977421, 8.5455938, -47.3977421, -171.4544062, 20015086.8},
 	} {
 		got := distance(c.lat1, c.lon1, c.lat2, c.lon2)
-		if math.Abs(got-c.want) > c.want*1e-4+1e-4 {
+		if !(math.Abs(got-c.want) <= c.want*1e-4+1e-4) {
 			t.Errorf("from %g, %g to %g, %g: %g m, want %g", c.lat1, c.lon1, c.lat2, c.lon2, got, c.want)
 		}
 	}
@@ -902,13 +916,13 @@ func TestTheStatusShowsTheWorstBatteryAndNoOther(t *testing.T) {
 		{"no current, and full", []message.Message{copterBeat(), battery(0, 0, 100, 4194)}, "4.19 V 0.00 A 100 %"},
 		{"one battery: SYS_STATUS's voltage", []message.Message{copterBeat(), battery(0, 500, 55, 12000),
 			sys(12100, 490, 54)}, "12.10 V 4.90 A 54 %"},
-		{"over 65.5 V: SYS_STATUS runs over", []message.Message{copterBeat(), battery(0, 500, 55, 65534, 8866),
-			sys(8864, 490, 55)}, "74.40 V 4.90 A 55 %"},
+		{"over 65.5 V: SYS_STATUS runs over", []message.Message{copterBeat(), battery(0, 500, 55, 65534, 66),
+			sys(64, 490, 55)}, "65.60 V 4.90 A 55 %"},
 		{"over 65.5 V: SYS_STATUS is full", []message.Message{copterBeat(), sys(65535, 490, 55),
 			battery(0, 500, 55, 65534, 8866)}, "74.40 V 4.90 A 55 %"},
 		{"over 131 V", []message.Message{copterBeat(), sys(65535, 490, 55), battery(0, 500, 55, 65534, 65534, 100)},
 			"131.17 V 4.90 A 55 %"},
-		{"just below", []message.Message{copterBeat(), battery(0, 500, 55, 65400), sys(65300, 490, 55)},
+		{"just below", []message.Message{copterBeat(), battery(0, 500, 55, 65500), sys(65300, 490, 55)},
 			"65.30 V 4.90 A 55 %"},
 		{"SYS_STATUS without a voltage", []message.Message{copterBeat(), sys(65535, -1, -1),
 			battery(0, 500, 55, 4000, 4000)}, "8.00 V 5.00 A 55 %"},
@@ -936,6 +950,8 @@ func TestTheStatusShowsTheWorstBatteryAndNoOther(t *testing.T) {
 				battery(2, 10, 101, 4000), sys(5000, 990, -1)}, "10.50 V 0.50 A 40 %"},
 		{"the charge of both is unknown", []message.Message{copterBeat(), battery(0, 1000, -1, 16000),
 			battery(1, 50, -1, 10500), sys(16100, 990, -1)}, "16.00 V 10.00 A NaN %"},
+		{"of two that have as much the first", []message.Message{copterBeat(), battery(0, 1000, 40, 16000),
+			battery(1, 50, 40, 10500)}, "16.00 V 10.00 A 40 %"},
 		{"a worse one recovers", []message.Message{copterBeat(), battery(1, 50, 4, 10500), battery(0, 1000, 80, 16000),
 			battery(1, 50, 90, 12500), sys(16100, 990, 80)}, "16.10 V 9.90 A 80 %"},
 		{"PX4's SYS_STATUS is about the worst", []message.Message{px4Beat(), battery(0, 1000, 80, 16000),
@@ -1102,6 +1118,7 @@ func TestAValueOutOfItsRangeIsUnknown(t *testing.T) {
 		{"a roll", showAttitude, attitude(3.2, 0, 0), "roll NaN pitch 0.0 yaw 0.0"},
 		{"a pitch", showAttitude, attitude(0, -1.6, 0), "roll 0.0 pitch NaN yaw 0.0"},
 		{"a yaw", showAttitude, attitude(0, 0, 6.3), "roll 0.0 pitch 0.0 yaw NaN"},
+		{"a whole turn", showAttitude, attitude(0, 0, -6.2832), "roll 0.0 pitch 0.0 yaw 360.0"},
 		{"huge angles", showAttitude, attitude(inf, -inf, inf), "roll NaN pitch NaN yaw NaN"},
 		{"an infinite climb", showVelocity, &common.MessageVfrHud{Airspeed: float32(math.Inf(1)),
 			Climb: float32(math.Inf(-1))}, "north NaN east NaN down NaN, ground NaN, air NaN, climb NaN"},
