@@ -197,11 +197,11 @@ func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *t
 			acks   []common.MAV_RESULT
 			want   time.Duration
 		}{
-			{1, nil, lateAck},
+			{1, nil, time.Second},
 			{1, []common.MAV_RESULT{ackAccepted}, 0},
 			{1, []common.MAV_RESULT{ackFailed}, 0},
-			{1, []common.MAV_RESULT{ackInProgress}, lateAck},
-			{2, []common.MAV_RESULT{ackAccepted}, lateAck},
+			{1, []common.MAV_RESULT{ackInProgress}, time.Second},
+			{2, []common.MAV_RESULT{ackAccepted}, time.Second},
 		} {
 			x := &command{step: &s}
 			for range c.copies {
@@ -231,6 +231,8 @@ func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *t
 		x = &command{step: &s}
 		l.writer = &writer{queue: make(chan outgoing)}
 		lineEqual(t, "a full queue is an error", a.send(x) != nil, true)
+		a.hear(speed, uint8(ackAccepted), time.Now())
+		lineEqual(t, "an ack answers what never went out", x.answered(), false)
 		a.close(x)
 		lineEqual(t, "the next one waits for an ack of what never went out", time.Until(a.lateUntil(speed)) > 0, false)
 		l.writer = &writer{queue: make(chan outgoing, 20)}
@@ -650,7 +652,9 @@ func TestEachResultHasItsAnswer(t *testing.T) {
 		flyHTTP(t, simArduPilot, func(hf *httpFlight) {
 			hf.refuse(test.result)
 			r := hf.post("/api/drone/mode", `{"arm":false}`)
-			r.want(hf.T, test.status, test.code, test.name)
+			said := map[string]string{"refused": "the autopilot refused disarming (",
+				"unsupported": "the autopilot does not know disarming ("}[test.code]
+			r.want(hf.T, test.status, test.code, said+test.name+")")
 			want := fmt.Sprintf(`,"code":%q,"status":%q,"status_code":%d,"command":400,"messages":[]}`+"\n", test.code,
 				test.name, test.result)
 			if !strings.HasSuffix(r.body, want) {

@@ -708,10 +708,8 @@ func (v view) neverOverrides() string {
 	return older
 }
 
-// overrideUnknown reports whether the vehicle has told neither MAN_OVERRIDE_SPD nor COM_RC_STICK_OV.
-func (v view) overrideUnknown() bool {
-	return math.IsNaN(v.param(overrideSpeed, v.param(stickOverride, math.NaN())))
-}
+// overrideUnknown reports whether a vehicle that has not told MAN_OVERRIDE_SPD has not told COM_RC_OVERRIDE either.
+func (v view) overrideUnknown() bool { return math.IsNaN(v.param(stickOverride, math.NaN())) }
 
 // whyNobodyFlies is why a stick mode would have nobody's sticks: ours can't act, and there are
 // no others. No reason if somebody's act.

@@ -125,12 +125,15 @@ func FuzzSticks(f *testing.F) {
 }
 
 // TestWhoseSticksCount is the table of docs/design.md, "Who has the sticks": which
-// parameter the refusal names where our sticks would be ignored.
+// parameter the refusal names where our sticks would be ignored, and why they are.
 func TestWhoseSticksCount(t *testing.T) {
-	denied := map[string]bool{}
+	const first = "the transmitter has the sticks; to fly by these sticks, land, switch the transmitter off and restart"
+	const wins = "the transmitter has the sticks; to fly by these sticks, land and switch the transmitter off"
+	denied := map[string]string{}
 	for _, receiver := range []string{"idle", "in-use"} {
-		for _, in := range []string{"2", "3", "5", "7", "NaN"} { // the transmitter was first (2, 3, NaN), or wins
-			denied["px4 "+receiver+" "+in] = true
+		for in, why := range map[string]string{"3": first, "NaN": first, "5": wins, "7": wins,
+			"2": "was on in this flight: these sticks would take the drone and the kill switch from the pilot"} {
+			denied["px4 "+receiver+" "+in] = why
 		}
 	}
 	nobodyFlies := map[string]bool{"px4 none 0": true}
@@ -138,12 +141,14 @@ func TestWhoseSticksCount(t *testing.T) {
 		for _, in := range []string{"4", "9"} {
 			nobodyFlies["px4 "+receiver+" "+in] = true
 		}
-		for _, in := range []string{"0", "4", "9"} { // our sticks are ignored
-			denied["px4 "+receiver+" "+in] = true
+		denied["px4 "+receiver+" 0"] = "PX4 obeys only a transmitter's sticks; set it to 5"
+		for _, in := range []string{"4", "9"} { // our sticks are ignored
+			denied["px4 "+receiver+" "+in] = "nobody's sticks act, nor a transmitter's kill switch; set it to 5"
 		}
 		for _, f := range []string{"copter", "quadplane", "plane"} {
 			for _, fs := range []string{"1", "2", "5"} {
-				denied[f+" "+receiver+" "+fs] = true
+				denied[f+" "+receiver+" "+fs] = "the autopilot takes these sticks for a ground station's heartbeat; " +
+					"set it to 0, or start mavrest with -gcs"
 			}
 		}
 	}
@@ -160,7 +165,7 @@ func TestWhoseSticksCount(t *testing.T) {
 						if gcs { // as with -gcs
 							h.v.gcsFailsafe = 0
 						}
-						want := denied[vehicle] && !(gcs && f != "px4")
+						want := denied[vehicle] != "" && !(gcs && f != "px4")
 						why := h.src.denied(h.v.view)
 						if why.given() != want {
 							t.Fatalf("denied: %q, want %v", why, want)
@@ -169,8 +174,10 @@ func TestWhoseSticksCount(t *testing.T) {
 							"px4": "COM_RC_IN_MODE", "copter": "FS_GCS_ENABLE is", "quadplane": "FS_GCS_ENABL is",
 							"plane": "FS_GCS_ENABL is",
 						}[f]
-						if want && !strings.Contains(why.String(), name) {
-							t.Errorf("%q does not name %s", why, name)
+						for _, says := range []string{name, denied[vehicle]} {
+							if want && !strings.Contains(why.String(), says) {
+								t.Errorf("%q does not say %s", why, says)
+							}
 						}
 						// Without sticks of ours a stick mode that a client sets has no stream.
 						h.asks()
@@ -305,6 +312,15 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 				t.Errorf("%s, %g: %q has the sticks", version, in, h.by(h.v))
 			}
 		}
+	}
+	for r, want := range map[reason]string{
+		{value: 0}: "set it to 1 for a drone without a transmitter",
+		{value: 1}: "set it to 0 for a drone with a transmitter (POST input is refused then); 1 is for a drone " +
+			"without a transmitter",
+		{value: 4, version: px4SourceOrder}: "set it to 5 to let a transmitter come first and POST input act " +
+			"while it is off, or to 1 for a drone without a transmitter",
+	} {
+		lineEqual(t, fmt.Sprintf("the advice for %g on %s", r.value, r.version), r.rcInAdvice(), want)
 	}
 }
 
