@@ -329,8 +329,8 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 func TestWhatAWarningSaysOfTheVehicleAndOfItsLine(t *testing.T) {
 	for r, says := range map[reason]string{
 		{kind: kindNotSaid}: "mavrest takes it for a multicopter",
-		view{}.about(landsOnWing, "NAV_FORCE_VT", 0): "NAV_FORCE_VT is 0: on its wing this VTOL lands as a plane does, " +
-			"on its belly, up to a circle's width from where it was told to; a return",
+		view{}.about(landsOnWing, "NAV_FORCE_VT", 0): "NAV_FORCE_VT is 0: on its wing this VTOL lands as a plane " +
+			"does, on its belly, up to a circle's width from where it was told to; a return",
 		{kind: switchUnseen, value: 57600, param: "X 0"}: "at 57600 baud the client's moving sticks can undo a " +
 			"pilot's switch without mavrest noticing: with X 0 none is undone",
 		{kind: otherProgram}: "another program moves the sticks",
