@@ -18,7 +18,7 @@ import (
 func (b *lineBench) requests(began time.Time) (after []time.Duration) {
 	for _, m := range b.commands(common.MAV_CMD_REQUEST_MESSAGE) {
 		if c := m.msg.(*common.MessageCommandLong); c.Param1 == float32(idHeartbeat) && !m.at.Before(began) {
-			lineEqual(b.t, "its confirmation", c.Confirmation, 0)
+			lineEqual(b.t, "its confirmation, and to whom", [2]byte{c.Confirmation, c.TargetSystem}, [2]byte{0, 1})
 			after = append(after, m.at.Sub(began))
 		}
 	}
@@ -107,6 +107,16 @@ func TestAnAckFromBeforeTheFirstCopyAnswersNothing(t *testing.T) {
 		lineEqual(t, fmt.Sprint(result, ": the round trip"), a.roundTrip(), took)
 		lineEqual(t, fmt.Sprint(result, ": the line's longest"), a.link.lag.longest, took)
 	}
+}
+
+// On a late line a report that left between two copies comes after the second one.
+func TestAReportFromBeforeTheNewestCopyShowsWhatTheFirstOneDid(t *testing.T) {
+	arm := copter.armDisarm(true)
+	c := &command{step: &arm, copies: 2, sentAt: epoch, triedAt: epoch.Add(copyEvery)}
+	c.see(report{shownMode: shownMode{armed: true, at: epoch.Add(-ms(1))}})
+	lineEqual(t, "a report from before the first copy shows it", c.seen, false)
+	c.see(report{shownMode: shownMode{armed: true, at: epoch.Add(ms(100))}})
+	lineEqual(t, "one from between two copies does", c.seen, true)
 }
 
 // An ack may arrive before the function that sent the command has returned.
@@ -205,6 +215,7 @@ func TestACommandWaitsAfterOneWithTheSameMAVCMDThatWasRepeatedOrNotAnswered(t *t
 		} {
 			x := &command{step: &s}
 			for range c.copies {
+				time.Sleep(copyEvery)
 				a.send(x)
 			}
 			for _, result := range c.acks {
@@ -273,6 +284,10 @@ func TestTheRoundTripOfRepeatedCommandsGrowsStepByStep(t *testing.T) {
 	a.link.lag.proves = epoch
 	a.measure(&command{copies: 1, ackedAt: epoch}, 900*ms)
 	lineEqual(t, "the round trip of a vehicle that answers questions for its time", a.trip, 40*ms)
+	a.link.lag.questions.unanswered = timeUnanswered
+	a.measure(&command{copies: 1, ackedAt: epoch}, 30*ms)
+	lineEqual(t, "the round trip once it does not answer them any more", a.trip, 30*ms)
+	lineEqual(t, "it was measured at the ack", a.link.lag.longestAt, epoch)
 }
 
 // ---- Turns ----

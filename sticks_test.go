@@ -63,7 +63,7 @@ func TestStreamIsSentAtItsRateAndNeverElse(t *testing.T) {
 	if n := len(h.frames); n < 255 || n > 262 {
 		t.Errorf("%d frames in 10.4 s", n)
 	}
-	if next := h.tick(h.v); next.IsZero() || next.Sub(h.v.now) > stickEvery {
+	if next := h.tick(h.v); !next.After(h.v.now) || next.Sub(h.v.now) > stickEvery {
 		t.Errorf("the next is due in %v", next.Sub(h.v.now))
 	}
 	h.pass(30 * time.Millisecond)
@@ -238,6 +238,8 @@ func TestReceiversStateCountsOnlyWithoutAStreamOfOurs(t *testing.T) {
 			receiverIdle},
 		{"counted at once after a release",
 			"hears receiver 1000, sets position, leaves, left hold, +50ms, hears receiver 1500", receiverInUse},
+		{"not counted for 3.5 s after another program's sticks, though ours were released since",
+			"hears receiver 1000, foreign, sets position, leaves, left hold, +50ms, hears receiver 1500", receiverIdle},
 		{"forgotten at a restart", "hears receiver 1500, restarted", receiverNone},
 		{"not counted for 3.5 s after a restart", "restarted, +3s, hears receiver 1500", receiverNone},
 	} {
@@ -324,6 +326,21 @@ func TestPX4BeforeOneSeventeenHasNoSticksWithFiveToEight(t *testing.T) {
 	}
 }
 
+func TestWhatAWarningSaysOfTheVehicleAndOfItsLine(t *testing.T) {
+	for r, says := range map[reason]string{
+		{kind: kindNotSaid}: "mavrest takes it for a multicopter",
+		view{}.about(landsOnWing, "NAV_FORCE_VT", 0): "NAV_FORCE_VT is 0: on its wing this VTOL lands as a plane " +
+			"does, on its belly, up to a circle's width from where it was told to; a return",
+		{kind: switchUnseen, value: 57600, param: "X 0"}: "at 57600 baud the client's moving sticks can undo a " +
+			"pilot's switch without mavrest noticing: with X 0 none is undone",
+		{kind: otherProgram}: "another program moves the sticks",
+	} {
+		if !strings.Contains(r.String(), says) {
+			t.Errorf("%q does not say %q", r, says)
+		}
+	}
+}
+
 // TestAStickModeThatNobodyWouldFlyIsUnsupported: the API answers 501.
 func TestAStickModeThatNobodyWouldFlyIsUnsupported(t *testing.T) {
 	for _, c := range []struct {
@@ -406,6 +423,8 @@ func TestWhichSticksUndoASwitchGoesByTheParameterThatThisPX4Has(t *testing.T) {
 		{nan, -1, false, false, 0, math.MaxInt64, "MAN_OVERRIDE_SPD -1", "px4"},
 		{nan, nan, true, true, 2 * time.Second, 2 * time.Second,
 			"COM_RC_OVERRIDE 0 (or, from PX4 1.18 on, MAN_OVERRIDE_SPD -1)", "px4"},
+		{nan, nan, false, false, 2 * time.Second, 2 * time.Second,
+			"COM_RC_OVERRIDE 0 (or, from PX4 1.18 on, MAN_OVERRIDE_SPD -1)", "copter"},
 		{1, nan, false, false, 2 * time.Second, 2 * time.Second, "COM_RC_OVERRIDE 0", "copter"},
 		{nan, 1, false, false, 200 * time.Millisecond, 500 * time.Millisecond, "MAN_OVERRIDE_SPD -1", "copter"},
 	} {

@@ -82,6 +82,10 @@ func TestAParameterThatWasNotReadHasItsDefault(t *testing.T) {
 	lineEqual(t, "a cruise of 6 m/s", read.cruise(), 6)
 }
 
+func TestTheGroundSpeedIsThatOfNorthAndEast(t *testing.T) {
+	lineEqual(t, "3 m/s north, 4 east and 12 down", view{velocity: motion{3, 4, 12}}.groundSpeed(), 5)
+}
+
 // A rotor takes longer to come up to speed than propellers do.
 func TestAHelicopterHasLongerToLeaveTheGround(t *testing.T) {
 	helicopter, quad := view{typ: common.MAV_TYPE_HELICOPTER}, view{typ: common.MAV_TYPE_QUADROTOR}
