@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -419,12 +420,19 @@ func (n noticer) exists() bool {
 		_, err := os.Stat(filepath.Join("testdata", folder, file+".txt"))
 		return err == nil
 	}
-	sources, _ := filepath.Glob("*_test.go")
-	return slices.ContainsFunc(sources, func(name string) bool {
-		source, _ := os.ReadFile(name)
-		return strings.Contains(string(source), "\nfunc "+test+"(")
-	})
+	return strings.Contains(testSources(), "\nfunc "+test+"(")
 }
+
+// testSources are all tests.
+var testSources = sync.OnceValue(func() string {
+	all := "\n"
+	names, _ := filepath.Glob("*_test.go")
+	for _, name := range names {
+		source, _ := os.ReadFile(name)
+		all += string(source)
+	}
+	return all
+})
 
 var failedRun = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+) \(`)
 
