@@ -288,6 +288,8 @@ func TestTheRoundTripOfRepeatedCommandsGrowsStepByStep(t *testing.T) {
 	a.measure(&command{copies: 1, ackedAt: epoch}, 30*ms)
 	lineEqual(t, "the round trip once it does not answer them any more", a.trip, 30*ms)
 	lineEqual(t, "it was measured at the ack", a.link.lag.longestAt, epoch)
+	a.behind = 5000 * ms
+	lineEqual(t, "from copy to copy where the line is behind", a.copyGap(), 7500*ms)
 }
 
 // ---- Turns ----
