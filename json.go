@@ -8,68 +8,74 @@ import (
 	"strconv"
 )
 
-// appendJSON appends a value of one type as encoding/json would, which takes three times as long, most of it for the
-// numbers: it checks each again.
-type appendJSON func(b []byte, v reflect.Value) []byte
+// jsonType is how a type is written as encoding/json would, found out once: that takes three times as long, most of it
+// for the numbers, each of which it checks again. Of structs, pointers, slices, texts, numbers and bool.
+type jsonType struct {
+	kind reflect.Kind
 
-// jsonOf returns what appends a type whose fields are structs, pointers, slices, texts, numbers and bool, each with its
-// name.
-func jsonOf(t reflect.Type) appendJSON {
-	switch t.Kind() {
-	case reflect.Struct:
-		return jsonOfStruct(t)
-	case reflect.Pointer:
-		elem := jsonOf(t.Elem())
-		return func(b []byte, v reflect.Value) []byte {
-			if v.IsNil() {
-				return append(b, null...)
-			}
-			return elem(b, v.Elem())
-		}
-	case reflect.Slice:
-		return jsonOfSlice(jsonOf(t.Elem()))
-	case reflect.String:
-		return func(b []byte, v reflect.Value) []byte { return appendText(b, v.String()) }
-	case reflect.Bool:
-		return func(b []byte, v reflect.Value) []byte { return strconv.AppendBool(b, v.Bool()) }
-	case reflect.Float64:
-		return func(b []byte, v reflect.Value) []byte { return number(v.Float()).append(b) }
-	case reflect.Int:
-		return func(b []byte, v reflect.Value) []byte { return strconv.AppendInt(b, v.Int(), 10) }
-	}
-	return func(b []byte, v reflect.Value) []byte { return strconv.AppendUint(b, v.Uint(), 10) }
+	// elem: of a pointer or a slice
+	elem *jsonType
+
+	// keys, fields: of a struct; a key has quotes, a colon, and before it a brace or a comma.
+	keys   []string
+	fields []*jsonType
 }
 
-func jsonOfStruct(t reflect.Type) appendJSON {
-	keys := make([]string, t.NumField())
-	fields := make([]appendJSON, t.NumField())
-	for i := range keys {
-		keys[i] = "," + strconv.Quote(t.Field(i).Tag.Get("json")) + ":"
-		fields[i] = jsonOf(t.Field(i).Type)
+func jsonOf(t reflect.Type) *jsonType {
+	j := &jsonType{kind: t.Kind()}
+	switch j.kind {
+	case reflect.Pointer, reflect.Slice:
+		j.elem = jsonOf(t.Elem())
+	case reflect.Struct:
+		before := "{"
+		for i := range t.NumField() {
+			f := t.Field(i)
+			j.keys = append(j.keys, before+`"`+f.Tag.Get("json")+`":`)
+			j.fields = append(j.fields, jsonOf(f.Type))
+			before = ","
+		}
 	}
-	keys[0] = "{" + keys[0][1:]
-	return func(b []byte, v reflect.Value) []byte {
-		for i, field := range fields {
-			b = field(append(b, keys[i]...), v.Field(i))
+	return j
+}
+
+func (j *jsonType) append(b []byte, v reflect.Value) []byte {
+	switch j.kind {
+	case reflect.Struct:
+		for i, field := range j.fields {
+			b = field.append(append(b, j.keys[i]...), v.Field(i))
 		}
 		return append(b, '}')
-	}
-}
-
-func jsonOfSlice(elem appendJSON) appendJSON {
-	return func(b []byte, v reflect.Value) []byte {
+	case reflect.Pointer:
 		if v.IsNil() {
 			return append(b, null...)
 		}
-		b = append(b, '[')
-		for i := range v.Len() {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = elem(b, v.Index(i))
-		}
-		return append(b, ']')
+		return j.elem.append(b, v.Elem())
+	case reflect.Slice:
+		return j.appendSlice(b, v)
+	case reflect.String:
+		return appendText(b, v.String())
+	case reflect.Bool:
+		return strconv.AppendBool(b, v.Bool())
+	case reflect.Float64:
+		return number(v.Float()).append(b)
+	case reflect.Int:
+		return strconv.AppendInt(b, v.Int(), 10)
 	}
+	return strconv.AppendUint(b, v.Uint(), 10)
+}
+
+func (j *jsonType) appendSlice(b []byte, v reflect.Value) []byte {
+	if v.IsNil() {
+		return append(b, null...)
+	}
+	b = append(b, '[')
+	for i := range v.Len() {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = j.elem.append(b, v.Index(i))
+	}
+	return append(b, ']')
 }
 
 // appendText appends a string in quotes; only one of plain characters stands as it is.

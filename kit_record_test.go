@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -50,8 +51,8 @@ func (d *memoryDisk) prepare() error {
 func (d *memoryDisk) list() (files []storedFile, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for name, f := range d.files {
-		files = append(files, storedFile{name, int64(len(f.bytes)) + d.sizes[name]})
+	for _, name := range slices.Sorted(maps.Keys(d.files)) {
+		files = append(files, storedFile{name, int64(len(d.files[name].bytes)) + d.sizes[name]})
 	}
 	return files, nil
 }

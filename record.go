@@ -524,7 +524,6 @@ func (r *recorder) makeRoom(began time.Time) (name string, err error) {
 		return "", err
 	}
 	files = slices.DeleteFunc(files, func(f storedFile) bool { return recordNumber(f.name) == 0 })
-	slices.SortFunc(files, func(a, b storedFile) int { return strings.Compare(a.name, b.name) })
 	size, number := int64(segmentBytes), 0
 	for _, f := range files {
 		size += f.size
@@ -546,6 +545,7 @@ type disk interface {
 	// prepare is called at the start and before each flight, and says why nothing can be written.
 	prepare() error
 
+	// list returns the files, ordered by name.
 	list() ([]storedFile, error)
 
 	// free is how many bytes more can be written.

@@ -214,12 +214,12 @@ func render(s *snapshot, client netip.Addr) *statusBody {
 	return body
 }
 
-// appendStatus: encoding/json was a fifth of what a poll costs (docs/performance.md).
-var appendStatus = jsonOf(reflect.TypeFor[statusBody]())
+// statusType: encoding/json was a fifth of what a poll costs (docs/performance.md).
+var statusType = jsonOf(reflect.TypeFor[statusBody]())
 
 // json returns the status with a newline; most have less than 2 kB.
 func (body *statusBody) json() []byte {
-	return append(appendStatus(make([]byte, 0, 2<<10), reflect.ValueOf(body).Elem()), '\n')
+	return append(statusType.append(make([]byte, 0, 2<<10), reflect.ValueOf(body).Elem()), '\n')
 }
 
 // dropUnsure makes null what another autopilot than PX4 or ArduPilot may mean in another way (docs/autopilots.md, "INAV
