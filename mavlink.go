@@ -905,7 +905,28 @@ func (w *writer) put(o outgoing) error {
 	if b == nil {
 		return nil
 	}
-	return w.pass(b, o.to, true)
+	err := w.pass(b, o.to, true)
+	if p, ok := w.port.(hurrier); ok && awaitsAnswer(o.msg) {
+		p.hurry()
+	}
+	return err
+}
+
+// awaitsAnswer reports whether what answers a message is awaited. Nothing answers a HEARTBEAT, and what only begins a
+// stream or brings a message for the status has time.
+func awaitsAnswer(m message.Message) bool {
+	switch m := m.(type) {
+	case *minimal.MessageHeartbeat:
+		return false
+	case *common.MessageCommandLong:
+		switch m.Command {
+		case common.MAV_CMD_SET_MESSAGE_INTERVAL:
+			return false
+		case common.MAV_CMD_REQUEST_MESSAGE:
+			return uint32(m.Param1) == idHeartbeat
+		}
+	}
+	return true
 }
 
 // frame encodes a message, and remembers the frame to know its echo; nil if it can't be signed yet.

@@ -54,6 +54,12 @@ type port interface {
 	emptyAt() time.Time
 }
 
+// hurrier is a port whose input may gather before it is read.
+type hurrier interface {
+	// hurry makes what answers the last write be read as soon as it comes.
+	hurry()
+}
+
 // device is what -device names: how to open it, and what its ports are like.
 type device struct {
 	name string

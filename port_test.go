@@ -323,16 +323,17 @@ func TestABusyLineWakesItsReaderFiftyTimesASecond(t *testing.T) {
 	}
 }
 
-// What comes behind a write may be its answer. Only the best try counts: other programs use the processor too. So
+// What comes behind a question may be its answer. Only the best try counts: other programs use the processor too. So
 // would this program's other tests, and one slice of Go's scheduler is as long as what is measured: it runs alone.
-func TestABusyLineIsReadAsSoonAsAnythingComesBehindAWrite(t *testing.T) {
+func TestABusyLineIsReadAsSoonAsAnythingComesBehindAQuestion(t *testing.T) {
 	q := busyLine(t, "serial")
 	longest := time.Hour
 	for try := 0; try < 20 && longest >= gatherFor/2; try++ {
 		waits(t, q, 10*gatherFor)
 		q.Write([]byte{1})
+		q.(hurrier).hurry()
 		longest = 0
-		for wrote := time.Now(); time.Since(wrote) < answersWithin/2; {
+		for asked := time.Now(); time.Since(asked) < answersWithin/2; {
 			from := time.Now()
 			if _, err := q.Read(make([]byte, 2048)); err != nil {
 				t.Fatal(err)
@@ -341,7 +342,7 @@ func TestABusyLineIsReadAsSoonAsAnythingComesBehindAWrite(t *testing.T) {
 		}
 	}
 	if longest >= gatherFor/2 {
-		t.Errorf("a read behind a write took %v, want less than %v", longest, gatherFor/2)
+		t.Errorf("a read behind a question took %v, want less than %v", longest, gatherFor/2)
 	}
 }
 

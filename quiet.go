@@ -31,8 +31,8 @@ const (
 	soon      = gatherFor / 2
 	busyAfter = 8
 
-	// answersWithin is how long nothing gathers behind a write: what answers it is read as soon as it comes. A vehicle
-	// answers within its own loop, 2.5 to 20 ms, and a USB converter holds that back for up to 16 ms.
+	// answersWithin is how long nothing gathers behind a question: what answers it is read as soon as it comes. A
+	// vehicle answers within its own loop, 2.5 to 20 ms, and a USB converter holds that back for up to 16 ms.
 	answersWithin = 50 * time.Millisecond
 )
 
@@ -81,6 +81,13 @@ type quietPort struct {
 func (p *quietPort) quiet(c descriptor) {
 	p.descriptor = c
 	p.calls.open(c, &p.emptied)
+}
+
+// hurry makes what comes now be read as it comes: it may answer what was written.
+func (p *quietPort) hurry() {
+	if g, ok := p.descriptor.(*gatherer); ok {
+		g.hurry()
+	}
 }
 
 // quietTCP is a TCP connection that is read and written by quietCalls.
@@ -260,7 +267,7 @@ type gatherer struct {
 	// writeBy is the deadline of writes; only the writer uses it.
 	writeBy time.Time
 
-	// mu guards what follows: a write ends a gathering.
+	// mu guards what follows: a question ends a gathering.
 	mu sync.Mutex
 
 	// deaf: the epoll does not hear the descriptor
@@ -269,8 +276,8 @@ type gatherer struct {
 	// timed: the timer is set, or its time is over
 	timed bool
 
-	// wrote is when something was written last; zero: never
-	wrote time.Time
+	// asked is when something was written last whose answer is awaited; zero: never
+	asked time.Time
 }
 
 // readWait is what a read waits for.
@@ -383,7 +390,7 @@ func (g *gatherer) reads() bool {
 func (g *gatherer) listens(epoll uintptr) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.waits == notYet && g.soons >= busyAfter && time.Since(g.wrote) >= answersWithin {
+	if g.waits == notYet && g.soons >= busyAfter && time.Since(g.asked) >= answersWithin {
 		g.waits = forTimer
 		g.hearLocked(epoll, false)
 		g.setTimerLocked(g.gathering())
@@ -427,17 +434,20 @@ func (g *gatherer) ended() {
 	g.came = 0
 }
 
-// Write calls f until it returns true. A line that takes nothing is tried again each millisecond. For answersWithin
-// input does not gather then.
+// hurry makes input be read as soon as it comes, for answersWithin.
+func (g *gatherer) hurry() {
+	g.raw.Control(func(epoll uintptr) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.asked = time.Now()
+		g.hearLocked(epoll, true)
+	})
+}
+
+// Write calls f until it returns true. A line that takes nothing is tried again each millisecond.
 func (g *gatherer) Write(f func(fd uintptr) bool) error {
 	for written := false; ; time.Sleep(time.Millisecond) {
-		err := g.raw.Control(func(epoll uintptr) {
-			written = f(uintptr(g.fd))
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.wrote = time.Now()
-			g.hearLocked(epoll, true)
-		})
+		err := g.Control(func(fd uintptr) { written = f(fd) })
 		switch {
 		case err != nil || written:
 			return err
