@@ -448,7 +448,9 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) response {
 	case wantsPage(accept):
 		return page(http.StatusOK, statusPage())
 	}
-	return asJSON(http.StatusOK, a.drone.status(clientOf(r)).json())
+	conn := connOf(r)
+	conn.answer = a.drone.status(clientOf(r)).append(conn.answer[:0])
+	return asJSON(http.StatusOK, conn.answer)
 }
 
 // Limits of the stream of the status (docs/openapi.yaml).
@@ -519,7 +521,7 @@ func (a *api) sendEvents(ctx context.Context, w http.ResponseWriter, r *http.Req
 		pause := eventLook
 		if now := time.Now(); changes != shown || now.Sub(sent) >= eventAtMost {
 			out = append(out, "event: status\ndata: "...)
-			out = append(append(out, a.drone.status(clientOf(r)).json()...), '\n')
+			out = append(a.drone.status(clientOf(r)).append(out), '\n')
 			rc.SetWriteDeadline(now.Add(answerTimeout))
 			if _, err := w.Write(out); err != nil || rc.Flush() != nil {
 				return

@@ -754,7 +754,7 @@ func (v view) stickModes() string {
 
 // modes are the names of the modes that this vehicle can be set to, perhaps not now; any other is 501.
 func (v view) modes() []string {
-	list := []string{}
+	list := make([]string, 0, len(modeNames))
 	if v.kind() == onlyRead || v.doubt != nil {
 		return list
 	}

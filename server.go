@@ -240,6 +240,9 @@ type connection struct {
 
 	// endWait: ends its wait for a manoeuvre; nil if it has none
 	endWait func()
+
+	// answer is room for the status, which would be made anew for each; its requests come one after the other.
+	answer []byte
 }
 
 // add waits until there is room for a connection, and adds it.

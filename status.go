@@ -217,9 +217,9 @@ func render(s *snapshot, client netip.Addr) *statusBody {
 // statusType: encoding/json was a fifth of what a poll costs (docs/performance.md).
 var statusType = jsonOf(reflect.TypeFor[statusBody]())
 
-// json returns the status with a newline; most have less than 2 kB.
-func (body *statusBody) json() []byte {
-	return append(statusType.append(make([]byte, 0, 2<<10), reflect.ValueOf(body).Elem()), '\n')
+// append appends the status as JSON, with a newline.
+func (body *statusBody) append(b []byte) []byte {
+	return append(statusType.append(b, reflect.ValueOf(body).Elem()), '\n')
 }
 
 // dropUnsure makes null what another autopilot than PX4 or ArduPilot may mean in another way (docs/autopilots.md, "INAV
@@ -360,13 +360,15 @@ func (s *snapshot) inputBody(client netip.Addr) inputBody {
 }
 
 func (l *linkState) body(heartbeatAge number) linkBody {
+	// The address of l.lost would keep the snapshot that it is in.
+	lost := l.lost
 	return linkBody{
 		Device:       l.device,
 		Baud:         ifKnown(l.baud != 0, l.baud),
 		HeartbeatAge: heartbeatAge,
 		Lag:          rounded(l.behind(), 2),
 		Received:     l.received,
-		Lost:         &l.lost,
+		Lost:         &lost,
 		Errors:       l.errors,
 		Sent:         l.sent,
 		Error:        errorText(l.fault),
