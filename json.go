@@ -8,8 +8,9 @@ import (
 	"strconv"
 )
 
-// jsonType is how a type is written as encoding/json would, found out once: that takes three times as long, most of it
-// for the numbers, each of which it checks again. Of structs, pointers, slices, texts, numbers and bool.
+// jsonType is how a type is written, found out once. What it writes is what encoding/json writes, which takes three
+// times as long, most of it for the numbers: it checks each again. It knows structs, each field of which has a name,
+// pointers, slices, texts, numbers and bool.
 type jsonType struct {
 	kind reflect.Kind
 

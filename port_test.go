@@ -30,6 +30,7 @@ import (
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/minimal"
 	"github.com/bluenviron/gomavlib/v3/pkg/frame"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
 func TestACommandGoesOverARealSerialLine(t *testing.T) {
@@ -343,6 +344,40 @@ func TestABusyLineIsReadAsSoonAsAnythingComesBehindAQuestion(t *testing.T) {
 	}
 	if longest >= gatherFor/2 {
 		t.Errorf("a read behind a question took %v, want less than %v", longest, gatherFor/2)
+	}
+}
+
+// hurriedPort counts how often what answers is awaited.
+type hurriedPort struct {
+	*cable
+	hurried int
+}
+
+func (p *hurriedPort) hurry() { p.hurried++ }
+
+// What nobody waits for would wake the reader of a full line with each burst for 50 ms.
+func TestOnlyWhatAwaitsAnAnswerIsAnsweredAtOnce(t *testing.T) {
+	asks := func(cmd common.MAV_CMD, id uint32) message.Message {
+		return &common.MessageCommandLong{Command: cmd, Param1: float32(id)}
+	}
+	for _, row := range []struct {
+		what string
+		m    message.Message
+		want int
+	}{
+		{"a HEARTBEAT", px4Beat(), 0},
+		{"a question for a stream", asks(common.MAV_CMD_SET_MESSAGE_INTERVAL, idHeartbeat), 0},
+		{"a question for a message", asks(common.MAV_CMD_REQUEST_MESSAGE, idSysStatus), 0},
+		{"a question for the report", asks(common.MAV_CMD_REQUEST_MESSAGE, idHeartbeat), 1},
+		{"a command", asks(common.MAV_CMD_NAV_TAKEOFF, 0), 1},
+		{"a place", &common.MessageCommandInt{}, 1},
+		{"a question for its time", &common.MessageTimesync{}, 1},
+		{"a question for a parameter", &common.MessageParamRequestRead{ParamId: "A"}, 1},
+		{"a stick", &common.MessageManualControl{}, 1},
+	} {
+		p := &hurriedPort{cable: newCable(func(lineMessage) {})}
+		lineEqual(t, row.what+" is written", newWriter(mute().link, p).put(outgoing{msg: row.m}), nil)
+		lineEqual(t, row.what+" awaits an answer", p.hurried, row.want)
 	}
 }
 
