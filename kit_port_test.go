@@ -218,7 +218,14 @@ func mustDevice(t testing.TB, name string, baud int) device {
 // open opens the line as the link does, until the test ends.
 func (p *pty) open(t *testing.T) port {
 	t.Helper()
-	q, err := mustDevice(t, p.path, 57600).open(t.Context())
+	d := mustDevice(t, p.path, 57600)
+	q, err := d.open(t.Context())
+
+	// A process that another test starts has the lock of a port that was just closed, until it is the other program.
+	for n := 0; errors.Is(err, syscall.EAGAIN) && n < 1000; n++ {
+		time.Sleep(10 * time.Millisecond)
+		q, err = d.open(t.Context())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
