@@ -770,7 +770,11 @@ func (f *flight) call(method, path, body string) (int, object) {
 
 // snapped is what a status is made of. A test reads it without the mutex: not the parameters.
 func (d *drone) snapped() (s snapshot) {
-	d.locked(func() { s = d.snapshot(time.Now()) })
+	d.locked(func() {
+		s = d.snapshot(time.Now())
+		tel := d.tel // what is heard from now on does not change it
+		s.tel = &tel
+	})
 	return s
 }
 
