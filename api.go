@@ -450,7 +450,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) response {
 	}
 	conn := connOf(r)
 	conn.answer = a.drone.status(clientOf(r)).append(conn.answer[:0])
-	return asJSON(http.StatusOK, conn.answer)
+	return jsonResponse(http.StatusOK, conn.answer)
 }
 
 // Limits of the stream of the status (docs/openapi.yaml).
@@ -650,18 +650,18 @@ func failed(err error) response {
 		body.commandBody = &commandBody{Status: resultName(s.result), StatusCode: s.result, Command: uint16(s.step.cmd)}
 		body.Messages = messages(s.messages, time.Now())
 	}
-	return asJSON(statusOf(err), encode(body))
+	return jsonResponse(statusOf(err), encode(body))
 }
 
 // failedLater is the answer to a request that was accepted, and failed during the wait for its manoeuvre.
 func failedLater(err error, accepted commandBody) response {
 	body := errorBody{Error: err.Error(), Code: cmp.Or(code(err), codeInternal), commandBody: &accepted}
-	return asJSON(statusOf(err), encode(body))
+	return jsonResponse(statusOf(err), encode(body))
 }
 
 // success is the answer to what was done.
-func success(body any) response { return asJSON(http.StatusOK, encode(body)) }
+func success(body any) response { return jsonResponse(http.StatusOK, encode(body)) }
 
-func asJSON(status int, body []byte) response {
+func jsonResponse(status int, body []byte) response {
 	return response{status: status, contentType: "application/json", body: body}
 }

@@ -219,7 +219,7 @@ type addressedPort interface {
 // udpPort listens on an address. It has no peer of its own: the link says where each frame goes, so that no
 // stray datagram can steal the link.
 type udpPort struct {
-	quietPort
+	*quietPort
 
 	// from: sender of the last datagram; only the reader uses it
 	from sockaddr
@@ -232,9 +232,7 @@ func listenUDP(address string) (port, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := new(udpPort)
-	p.quiet(gather(c.(*net.UDPConn)))
-	return p, nil
+	return &udpPort{quietPort: newQuietPort(c.(*net.UDPConn))}, nil
 }
 
 func (p *udpPort) Read(b []byte) (int, error) {
@@ -326,9 +324,7 @@ func (u *udpOut) open(ctx context.Context) (port, error) {
 	for _, a := range list {
 		var c net.Conn
 		if c, err = u.dial(ctx, net.JoinHostPort(a.String(), u.number)); err == nil {
-			p := &udpOutPort{device: u, to: a}
-			p.quiet(gather(c.(*net.UDPConn)))
-			return p, nil
+			return &udpOutPort{newQuietPort(c.(*net.UDPConn)), u, a}, nil
 		}
 	}
 	return nil, err
@@ -368,7 +364,7 @@ func (u *udpOut) dial(ctx context.Context, address string) (c net.Conn, err erro
 
 // udpOutPort sends to one address, and hears nothing from any other.
 type udpOutPort struct {
-	quietPort
+	*quietPort
 	device *udpOut
 	to     netip.Addr
 }

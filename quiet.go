@@ -45,13 +45,9 @@ type descriptor interface {
 }
 
 // streamPort is a port that carries bytes in order.
-type streamPort struct{ quietPort }
+type streamPort struct{ *quietPort }
 
-func newStreamPort(c descriptor) *streamPort {
-	p := new(streamPort)
-	p.quiet(gather(c))
-	return p
-}
+func newStreamPort(c descriptor) *streamPort { return &streamPort{newQuietPort(c)} }
 
 func (p *streamPort) Read(b []byte) (int, error) {
 	n, err := p.calls.read(b, nil)
@@ -74,16 +70,17 @@ func (p *streamPort) Write(b []byte) (int, error) { return p.calls.write(b, nil)
 type quietPort struct {
 	descriptor
 	emptied
-	calls quietCalls
+	calls *quietCalls
 }
 
-// quiet makes it a port of c.
-func (p *quietPort) quiet(c descriptor) {
-	p.descriptor = c
-	p.calls.open(c, &p.emptied)
+// newQuietPort returns a port of c whose input gathers, and owns c.
+func newQuietPort(c descriptor) *quietPort {
+	p := &quietPort{descriptor: gather(c)}
+	p.calls = newQuietCalls(p.descriptor, &p.emptied)
+	return p
 }
 
-// hurry makes what comes now be read as it comes: it may answer what was written.
+// hurry makes input be read as soon as it comes for a while: it may answer what was written.
 func (p *quietPort) hurry() {
 	if g, ok := p.descriptor.(*gatherer); ok {
 		g.hurry()
@@ -93,14 +90,10 @@ func (p *quietPort) hurry() {
 // quietTCP is a TCP connection that is read and written by quietCalls.
 type quietTCP struct {
 	*net.TCPConn
-	calls quietCalls
+	calls *quietCalls
 }
 
-func newQuietTCP(c *net.TCPConn) *quietTCP {
-	q := &quietTCP{TCPConn: c}
-	q.calls.open(c, nil)
-	return q
-}
+func newQuietTCP(c *net.TCPConn) *quietTCP { return &quietTCP{c, newQuietCalls(c, nil)} }
 
 func (c *quietTCP) Read(b []byte) (int, error) {
 	n, err := c.calls.read(b, nil)
@@ -144,17 +137,21 @@ type quietCall struct {
 	// or the line has one end.
 	addr *sockaddr
 
+	// n is how many bytes have been read or written.
 	n     int
 	errno syscall.Errno
-	try   func(fd uintptr) bool
+
+	// try is tryRead or tryWrite.
+	try func(fd uintptr) bool
 }
 
-func (q *quietCalls) open(c syscall.Conn, empty *emptied) {
+func newQuietCalls(c syscall.Conn, empty *emptied) *quietCalls {
 	// It fails only without a connection.
-	q.raw, _ = c.SyscallConn()
-	q.empty = empty
+	raw, _ := c.SyscallConn()
+	q := &quietCalls{raw: raw, empty: empty}
 	q.in.try = q.tryRead
 	q.out.try = q.tryWrite
+	return q
 }
 
 // read reads b. No bytes without an error are an empty datagram, or the end.
@@ -180,11 +177,11 @@ func (q *quietCalls) tryRead(fd uintptr) bool {
 		n, _, c.errno = syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&c.b[0])),
 			uintptr(len(c.b)), 0, uintptr(unsafe.Pointer(c.addr)), uintptr(unsafe.Pointer(&size)))
 	}
-	if c.errno == syscall.EAGAIN && q.empty != nil {
-		q.empty.found(tried)
-	}
-	if c.errno == 0 {
+	switch {
+	case c.errno == 0:
 		c.n = int(n)
+	case c.errno == syscall.EAGAIN && q.empty != nil:
+		q.empty.found(tried)
 	}
 	return c.errno != syscall.EAGAIN
 }
@@ -214,7 +211,7 @@ func (q *quietCalls) tryWrite(fd uintptr) bool {
 	return c.errno != syscall.EAGAIN
 }
 
-// end is what the call has done; err is the runtime's.
+// end is the result of a call that the runtime has ended with err. It forgets what was read or written.
 func (c *quietCall) end(err error) (int, error) {
 	n := c.n
 	if err == nil && c.errno != 0 {
@@ -467,8 +464,7 @@ func (g *gatherer) hearLocked(epoll uintptr, hears bool) {
 	if hears {
 		event.Events = syscall.EPOLLIN
 	}
-	syscall.RawSyscall6(syscall.SYS_EPOLL_CTL, epoll, syscall.EPOLL_CTL_MOD, uintptr(g.fd),
-		uintptr(unsafe.Pointer(&event)), 0, 0)
+	syscall.EpollCtl(int(epoll), syscall.EPOLL_CTL_MOD, g.fd, &event)
 }
 
 // Control calls f with the descriptor, which is not closed meanwhile.
