@@ -669,7 +669,7 @@ func (f *flight) wantOneCopiedPlace(asked time.Time, late time.Duration, at func
 		f.Errorf("%v after the request it counts from %.1f m north, and the drone was at %.1f m then",
 			left.Sub(asked)+late, north, at(left))
 	}
-	if !(math.Abs(eastwards-east) <= 0.5) {
+	if !differsLittle(eastwards, east, 0.5) {
 		f.Errorf("it goes to %.1f m east, want %g", eastwards, east)
 	}
 }

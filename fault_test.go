@@ -226,10 +226,6 @@ func TestNoiseAndSlowLines(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				// a Copter's goto is then followed by no speed
 				oneCommand := func(s *simulator) { delete(s.params, "WPNAV_SPEED") }
-				n := n
-				if line.damaged == 0 && !*runAll { // nothing is left to chance: all must be accepted
-					n /= 4
-				}
 				fly(t, flavour, oneCommand, func(f *flight) {
 					c := answeredOn(f, n, line.damaged, line.trip)
 					t.Logf("%s: %s", name, c)

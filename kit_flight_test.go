@@ -816,7 +816,7 @@ func (f *flight) wantAt(north, east, up, within float64) {
 	f.Helper()
 	s := f.sim.truth()
 	n, e := simMetres(s.lat, s.lon)
-	if !(math.Abs(n-north) <= within && math.Abs(e-east) <= within && math.Abs(s.alt-up) <= within) {
+	if !differsLittle(n, north, within) || !differsLittle(e, east, within) || !differsLittle(s.alt, up, within) {
 		f.Errorf("vehicle is %.1f m north, %.1f m east, %.1f m up; want %.1f, %.1f, %.1f", n, e, s.alt, north, east, up)
 	}
 }

@@ -713,7 +713,7 @@ func (p *player) isAt(a []string) string {
 		within = p.number(strings.TrimPrefix(a[3], "±"))
 	}
 	for i, is := range []float64{n, e, s.alt} {
-		if !(math.Abs(is-p.number(a[i])) <= within) {
+		if !differsLittle(is, p.number(a[i]), within) {
 			return fmt.Sprintf("it is %.1f m north, %.1f m east, %.1f m up", n, e, s.alt)
 		}
 	}

@@ -124,6 +124,9 @@ func lineNear(t *testing.T, what string, got, want float64, decimals int) {
 	}
 }
 
+// differsLittle reports whether two numbers differ by no more than within. NaN differs from all.
+func differsLittle(got, want, within float64) bool { return math.Abs(got-want) <= within }
+
 // lineEqual compares two values. The error calls them what.
 func lineEqual[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()

@@ -951,14 +951,14 @@ func carriesWhatWasAsked(b *book, wrong verdict) {
 		knows := b.firmware != px4 || home != nil && home.n > a.began.n
 		switch mode, _ := a.wishes(); {
 		case c.cmd == common.MAV_CMD_NAV_TAKEOFF && mode == ModeTakeoff && knows && a.path == "/takeoff":
-			if !(math.Abs(float64(c.p[6])-want) <= 0.1) {
+			if !differsLittle(float64(c.p[6]), want, 0.1) {
 				wrong(c.at, "%v was sent for %v, want %.1f m", c, a, want)
 			}
 		case c.fliesToPlace() && (a.path == "/goto" || a.path == "/land") && !b.climbsFirst(c):
 			if a.has("lat") && (c.x != simE7(a.number("lat")) || c.y != simE7(a.number("lon"))) {
 				wrong(c.at, "%v to %d %d was sent for %v", c, c.x, c.y, a)
 			}
-			if a.has("altitude") && knows && !(math.Abs(float64(c.p[6])-want) <= 0.1) {
+			if a.has("altitude") && knows && !differsLittle(float64(c.p[6]), want, 0.1) {
 				wrong(c.at, "%v was sent for %v, want %.1f m", c, a, want)
 			}
 		}

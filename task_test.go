@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/netip"
 	"slices"
 	"sync"
@@ -70,7 +69,7 @@ func TestHomeIsForgottenAtARestart(t *testing.T) {
 		if len(sent) == 0 {
 			t.Fatal("no takeoff was sent")
 		}
-		if up := float64(sent[0].msg.(*common.MessageCommandLong).Param7) - 188.3; !(math.Abs(up-10) <= 1) {
+		if up := float64(sent[0].msg.(*common.MessageCommandLong).Param7) - 188.3; !differsLittle(up, 10, 1) {
 			t.Errorf("a takeoff to 10 m climbs %.1f m", up)
 		}
 		<-answer

@@ -885,7 +885,7 @@ func TestADistanceIsTrueFromCentimetresToTheOtherSide(t *testing.T) {
 		{47.3977421, 8.5455938, -47.3977421, -171.4544062, 20015086.8},
 	} {
 		got := distance(c.lat1, c.lon1, c.lat2, c.lon2)
-		if !(math.Abs(got-c.want) <= c.want*1e-4+1e-4) {
+		if !differsLittle(got, c.want, c.want*1e-4+1e-4) {
 			t.Errorf("from %g, %g to %g, %g: %g m, want %g", c.lat1, c.lon1, c.lat2, c.lon2, got, c.want)
 		}
 	}
