@@ -229,8 +229,8 @@ func TestNoiseAndSlowLines(t *testing.T) {
 				fly(t, flavour, oneCommand, func(f *flight) {
 					c := answeredOn(f, n, line.damaged, line.trip)
 					t.Logf("%s: %s", name, c)
-					if c.falsely > 0 {
-						t.Errorf("%d answers were false", c.falsely)
+					for _, answer := range c.falsely {
+						t.Errorf("a false answer: %s", answer)
 					}
 					least := map[bool]float64{false: line.leastOfFew, true: line.leastOfAll}[*runAll]
 					if got := float64(c.accepted) / float64(n); got < least {

@@ -188,8 +188,9 @@ var noiseSeed = flag.Uint64("noise-seed", 1, "seed of TestNoiseAndSlowLines")
 
 // answers counts how commands were answered.
 type answers struct {
-	accepted, interrupted, unanswered, offline, falsely int
-	took                                                []time.Duration // of the accepted ones
+	accepted, interrupted, unanswered, offline int
+	took                                       []time.Duration // of the accepted ones
+	falsely                                    []string        // the answers that were false, and what was true
 }
 
 func (c answers) String() string {
@@ -201,7 +202,7 @@ func (c answers) String() string {
 		return c.took[min(len(c.took)*p/100, len(c.took)-1)].Round(time.Millisecond)
 	}
 	return fmt.Sprintf("%d accepted (p50 %v, p99 %v, max %v), %d interrupted, %d no_ack, %d offline, %d false",
-		c.accepted, at(50), at(99), at(100), c.interrupted, c.unanswered, c.offline, c.falsely)
+		c.accepted, at(50), at(99), at(100), c.interrupted, c.unanswered, c.offline, len(c.falsely))
 }
 
 // answeredOn posts n requests one after another: a return and a goto, each of them one MAVLink command on both
@@ -233,6 +234,10 @@ func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answer
 		code, o := f.call("POST", r.path, r.body)
 		took := time.Since(began)
 		time.Sleep(100 * time.Millisecond) // PX4 acknowledges before it flies
+		isFalse := func() {
+			c.falsely = append(c.falsely, fmt.Sprintf("%s %s: %d %v after %v; the mode is %d, sent: %q", r.path, r.body,
+				code, o, took, f.sim.truth().mode, commandsOf(f.since(began))))
+		}
 		switch {
 		case code == 200:
 			c.accepted++
@@ -240,12 +245,12 @@ func answeredOn(f *flight, n int, damaged float64, trip time.Duration) (c answer
 			came := slices.ContainsFunc(commandsOf(f.since(began)),
 				func(s string) bool { return strings.HasPrefix(s, r.cmd) })
 			if !came || f.sim.truth().mode != entered[f.firmware][r.mode] {
-				c.falsely++
+				isFalse()
 			}
 		case code == 409 && o["code"] == "interrupted":
 			c.interrupted++
 			if began.Sub(doubted) > followTime {
-				c.falsely++
+				isFalse()
 			}
 		case o["code"] == "no_ack":
 			c.unanswered++
