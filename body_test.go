@@ -293,7 +293,7 @@ func TestEachNumberHasItsRange(t *testing.T) {
 		{"/api/drone/goto", "east", ``, -1000, 1000},
 		{"/api/drone/goto", "forward", `"right":1,`, -1000, 1000},
 		{"/api/drone/goto", "right", ``, -1000, 1000},
-		{"/api/drone/goto", "up", ``, -500, 500},
+		{"/api/drone/goto", "up", ``, math.NaN(), 500}, // so does it
 		{"/api/drone/goto", "heading", ``, 0, 360},
 		{"/api/drone/goto", "speed", place, 0.1, 50},
 		{"/api/drone/land", "lat", `"lon":8.546,`, -90, 90},

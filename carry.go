@@ -23,7 +23,10 @@ func (d *drone) do(r request) (a answer, err error) {
 	d.changeMayWait(func(w waiter) {
 		t := d.cmd.newTask(r, time.Now())
 		defer func() { sent = t.command != nil }()
-		err = d.perform(w, t)
+
+		if err = d.cmd.takenMeanwhile(t.askedAt); err == nil {
+			err = d.perform(w, t)
+		}
 		err = d.explained(w, err)
 		err = withLag(err, t.answer.behind)
 		err = d.withActed(err, t.command != nil)
@@ -67,8 +70,8 @@ func (d *drone) perform(w waiter, t *task) error {
 	return d.leftBehind(t, err)
 }
 
-// inQueue takes a task through the queue. The task leaves it whatever happens, also by a panic, which
-// net/http's handler recovers: else no task would have its turn any more.
+// inQueue takes a task through the queue. The task leaves it whatever happens, also by a panic, which do recovers: else
+// no task would have its turn any more.
 func (d *drone) inQueue(w waiter, t *task) error {
 	defer d.cmd.leave(t)
 	if err := d.takeTurn(w, t); err != nil {
@@ -126,7 +129,7 @@ func (d *drone) planAnew(t *task) error {
 // QuadPlane until EXTENDED_SYS_STATE came.
 func (d *drone) makePlan(t *task) (err error) {
 	t.plannedAt = d.changes.Load()
-	if m := t.firstLeg; m != nil {
+	if m := t.continues; m != nil {
 		t.plan = plan{steps: []step{*m.plan.second}, stop: d.view(time.Now()).stopFirst()}
 		return nil
 	}
@@ -168,7 +171,7 @@ func (d *drone) aim(t *task, v view) *aim {
 // it safe goes out without that: mavrest may have started again, or what it sends may be lost on its way.
 func (d *drone) awaitFamily(w waiter, t *task) error {
 	doubt := func() error { return d.view(time.Now()).doubt }
-	if doubt() == nil || t.firstLeg != nil {
+	if doubt() == nil || t.continues != nil {
 		return nil
 	}
 	request := func() {
@@ -564,13 +567,13 @@ func (d *drone) leaveSafe(w waiter) (mode Mode, ok bool) {
 
 // doOwn carries out what no client asked for: every such command but a question and a failed plan's disarming goes
 // through it (rule 4).
-// firstLeg is the manoeuvre that a second leg continues; nil for anything else.
-func (d *drone) doOwn(w waiter, r request, firstLeg *manoeuvre) error {
+// continues is the manoeuvre that a second leg continues; nil for anything else.
+func (d *drone) doOwn(w waiter, r request, continues *manoeuvre) error {
 	if err := d.cmd.mustNotAct(); err != nil {
 		return err
 	}
 	t := d.cmd.newTask(r, time.Time{})
-	t.firstLeg = firstLeg
+	t.continues = continues
 	return d.perform(w, t)
 }
 

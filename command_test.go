@@ -105,7 +105,7 @@ func TestAnAckFromBeforeTheFirstCopyAnswersNothing(t *testing.T) {
 		// An acceptance is as late as the line takes.
 		took := map[bool]time.Duration{true: 50 * time.Millisecond}[result == common.MAV_RESULT_ACCEPTED]
 		lineEqual(t, fmt.Sprint(result, ": the round trip"), a.roundTrip(), took)
-		lineEqual(t, fmt.Sprint(result, ": the line's longest"), a.link.lag.longest, took)
+		lineEqual(t, fmt.Sprint(result, ": the line's longest"), a.link.lag.trip(), took)
 	}
 }
 
@@ -287,7 +287,7 @@ func TestTheRoundTripOfRepeatedCommandsGrowsStepByStep(t *testing.T) {
 	a.link.lag.questions.unanswered = timeUnanswered
 	a.measure(&command{copies: 1, ackedAt: epoch}, 30*ms)
 	lineEqual(t, "the round trip once it does not answer them any more", a.trip, 30*ms)
-	lineEqual(t, "it was measured at the ack", a.link.lag.longestAt, epoch)
+	lineEqual(t, "it was measured at the ack", a.link.lag.longestFrom, epoch)
 	a.behind = 5000 * ms
 	lineEqual(t, "from copy to copy where the line is behind", a.copyGap(), 7500*ms)
 }
@@ -366,7 +366,7 @@ func TestAModeChangeGoesOut20MillisecondsAfterTheAnswerOfTheOneBefore(t *testing
 func TestAStepGoesOutAfterAReport(t *testing.T) {
 	client := task{askedAt: epoch}
 	second := task{askedAt: epoch, command: &command{}}
-	landing := task{firstLeg: &manoeuvre{}}
+	landing := task{continues: &manoeuvre{}}
 	for _, c := range []struct {
 		name    string
 		task    task
@@ -420,6 +420,12 @@ func TestAStepGoesOutAfterAReport(t *testing.T) {
 		{"a number is kept, urgent: without a report after 0.5 s", client, landHere, 5, "-100 report, -1 number",
 			"go 500"},
 
+		{"the program stood still: what is read then may have come in it", client, armIt, 5,
+			"-60 stands, -50 report, 4 answer, 6 report", "go 6"},
+		{"it stood still, and was asked since", client, armIt, 5, "-60 stands, -55 answers, -50 report", "go 0"},
+		{"it has read for 0.5 s since", client, armIt, 5, "-600 stands, -100 report", "go 0"},
+		{"it stood still, urgent", client, landHere, 5, "-60 stands, -50 report", "go 100"},
+
 		{"the port was away: an earlier report does not count", client, armIt, 5, "-100 report, -1 away, 40 report",
 			"go 40"},
 		{"the port was away, urgent: 0.1 s from its return", client, landHere, 5, "10 away", "go 110"},
@@ -428,7 +434,10 @@ func TestAStepGoesOutAfterAReport(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.task.request, c.task.commander = c.request, &commander{acks: &acks{trip: ms(c.trip)}}
 			x, f := c.task.departure(&step{}, epoch), &following{now: epoch}
-			f.plays(first(c.happens), func() decision { return x.decide(&f.reports, true, f.fallen, f.now) }, f.ask)
+			f.plays(first(c.happens), func() decision {
+				x.stood = f.stood
+				return x.decide(&f.reports, true, f.fallen, f.now)
+			}, f.ask)
 			lineEqual(t, "it ends", f.end, c.end)
 			wantAsks(t, f, ms(c.trip))
 		})

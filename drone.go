@@ -257,11 +257,15 @@ func (d *drone) changeQuietly(f func()) {
 	d.cmd.bell.ring()
 }
 
-// changeMayWait is change for an f that waits: then mu is unlocked, and what follows is done before.
+// changeMayWait is change for an f that waits: then mu is unlocked, and what follows is done before. Where the program
+// has just stood still f begins once all was read that had come by then.
 func (d *drone) changeMayWait(f func(w waiter)) {
 	d.mu.Lock()
 	defer d.unlockChanged()
-	f(waiter{mu: &d.mu, bell: &d.cmd.bell, settle: d.settle, stood: &d.cmd.stood})
+	w := waiter{mu: &d.mu, bell: &d.cmd.bell, settle: d.settle, stood: &d.cmd.stood}
+	d.cmd.stood.woke(d.dueAt, time.Now())
+	w.wait(time.Now(), func() bool { return true })
+	f(w)
 }
 
 func (d *drone) unlockChanged() {
@@ -280,7 +284,10 @@ func (d *drone) hearMessage(h heard) {
 	d.tel.id.system = h.system
 	d.cmd.acks.behind = h.behind
 	version := d.tel.id.version
-	if restarted := d.tel.hear(h.msg, h.left); restarted {
+
+	// A HEARTBEAT behind a newer message may show a state that has ended.
+	_, beats := h.msg.(*minimal.MessageHeartbeat)
+	if restarted := (h.ordered || !beats) && d.tel.hear(h.msg, h.left); restarted {
 		d.restarted(now, restartedWhy)
 	}
 
@@ -330,7 +337,7 @@ func (d *drone) lands(now time.Time) bool {
 }
 
 // hearHeartbeat judges the reports that a HEARTBEAT makes, and brings an offline vehicle online. One that comes behind
-// a newer message does neither: it may be older than the last report.
+// a newer message does neither, and telemetry has not taken it: it may be older than the last report.
 func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 	now := h.at
 	maybeWarning := d.firmware() == px4 && d.tel.id.version != 0 && d.tel.id.version < px4CriticalActs
@@ -343,13 +350,8 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 		d.machine.reports.takeAlive(now)
 		return
 	}
-	complete := func(shown shownMode) report {
-		mode, _ := d.firmware().reported(shown.custom)
-		streamed := d.sticks.phase != stickOff && d.firmware() == px4
-		return report{shownMode: shown, mode: mode, amsl: d.tel.lastPosition(now).amsl, streamed: streamed}
-	}
-	for is := range d.machine.hearHeartbeat(beat, h.leaving, now, complete) {
-		d.takeReport(is, now)
+	for _, shown := range d.machine.reports.takeHeartbeat(beat, d.machine.last.shownMode, h.leaving, now) {
+		d.takeReport(d.machine.judge(d.reportOf(shown, now)), now)
 	}
 	if !d.online {
 		d.online = true
@@ -362,6 +364,14 @@ func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 		d.log.Info("vehicle online", "system", d.tel.id.system, "mode", d.machine.mode, "vehicle_mode", d.modeName())
 		d.beginHandshake(now)
 	}
+}
+
+// reportOf is a report with what else is known when it is judged: an earlier one of the same HEARTBEAT may have ended
+// something.
+func (d *drone) reportOf(shown shownMode, now time.Time) report {
+	mode, _ := d.firmware().reported(shown.custom)
+	streamed := d.sticks.phase != stickOff && d.firmware() == px4
+	return report{shownMode: shown, mode: mode, amsl: d.tel.lastPosition(now).amsl, streamed: streamed}
 }
 
 // px4CriticalActs is the first PX4 whose MAV_STATE_CRITICAL is a failsafe that acts. In an older one it may be

@@ -8,7 +8,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
@@ -162,7 +164,8 @@ func (d *deframer) read(r io.Reader) error {
 		return d.readDatagram(r)
 	}
 	if d.buf == nil {
-		d.buf = make([]byte, 2048)
+		// A full 921600 line brings half of it while it gathers.
+		d.buf = make([]byte, 4096)
 	}
 	kept := copy(d.buf, d.rest)
 	n, err := r.Read(d.buf[kept:])
@@ -393,93 +396,141 @@ func (d *deframer) unknown(b []byte, size int) int {
 	return size
 }
 
-// decode returns the message; nil if it is not in the dialect, or a MAVLink 1 message that is too short. One that has
-// extension fields, which MAVLink 1 does not know, is read as one of MAVLink 2: pymavlink and node-mavlink send such.
-func (f rawFrame) decode() (m message.Message) {
+// decoder reads the messages of the dialect, each into the one that it keeps of its kind: gomavlib's reflection and a
+// new message each time took a third of what a frame costs.
+type decoder struct{ layouts map[*codec]*layout }
+
+// layout is a message that is read again and again, and all of its fields.
+type layout struct {
+	msg    message.Message
+	fields []wireField
+}
+
+// wireField is a number or a text of a message: where it stands in the payload, its bytes there, and a pointer to it.
+type wireField struct {
+	from, size int
+	to         any
+}
+
+// decode returns the message of a frame, valid until the next of its kind; nil if it is not in the dialect, or a
+// MAVLink 1 message that is too short. One that has extension fields, which MAVLink 1 does not know, is read as one of
+// MAVLink 2: pymavlink and node-mavlink send such.
+func (d *decoder) decode(f rawFrame) message.Message {
 	if f.known == nil {
 		return nil
 	}
 
-	// MAVLink 2 cuts trailing zeros off the payload; gomavlib would allocate them
-	var p padded
-	n := copy(p[:], f.payload)
+	// MAVLink 2 cuts trailing zeros off the payload.
+	var payload [255]byte
+	n := copy(payload[:], f.payload)
 	if !f.v2 && n < f.known.sizeV1 {
 		return nil
 	}
-	if m := p.frequent(f.id); m != nil {
-		return m
+	l := d.layouts[f.known]
+	if l == nil {
+		if d.layouts == nil {
+			d.layouts = make(map[*codec]*layout)
+		}
+		l = newLayout(f.known)
+		d.layouts[f.known] = l
 	}
-	m, _ = f.known.Read(&message.MessageRaw{Payload: p[:]}, true)
-	return m
+	for i := range l.fields {
+		l.fields[i].read(&payload)
+	}
+	return l.msg
 }
 
-// padded is a payload with the trailing zeros that MAVLink 2 cuts off.
-type padded [255]byte
-
-// frequent reads those messages that are nine in ten of what is read of a line at its full rate, each field at its
-// place in the payload: gomavlib's reflection takes a third of what a frame costs. nil: it is any other message.
-func (p *padded) frequent(id uint32) message.Message {
-	switch id {
-	case idAttitude:
-		return &common.MessageAttitude{
-			TimeBootMs: p.u32(0),
-			Roll:       p.f32(4),
-			Pitch:      p.f32(8),
-			Yaw:        p.f32(12),
-			Rollspeed:  p.f32(16),
-			Pitchspeed: p.f32(20),
-			Yawspeed:   p.f32(24),
+// newLayout lays out a message as MAVLink sends it: large numbers first, of one size as they are declared, and
+// extensions last. An array is so many numbers.
+func newLayout(of *codec) *layout {
+	v := reflect.New(reflect.TypeOf(of.Message).Elem())
+	l := &layout{msg: v.Interface().(message.Message)}
+	v = v.Elem()
+	var fields []reflect.StructField
+	for i := range v.NumField() {
+		fields = append(fields, v.Type().Field(i))
+	}
+	weight := func(f reflect.StructField) int {
+		if f.Tag.Get("mavext") != "" {
+			return 0
 		}
-	case idPosition:
-		return &common.MessageGlobalPositionInt{
-			TimeBootMs:  p.u32(0),
-			Lat:         p.i32(4),
-			Lon:         p.i32(8),
-			Alt:         p.i32(12),
-			RelativeAlt: p.i32(16),
-			Vx:          p.i16(20),
-			Vy:          p.i16(22),
-			Vz:          p.i16(24),
-			Hdg:         p.u16(26),
-		}
-	case idHUD:
-		return &common.MessageVfrHud{
-			Airspeed:    p.f32(0),
-			Groundspeed: p.f32(4),
-			Alt:         p.f32(8),
-			Climb:       p.f32(12),
-			Heading:     p.i16(16),
-			Throttle:    p.u16(18),
-		}
-	case idGPS:
-		return &common.MessageGpsRawInt{
-			TimeUsec:          p.u64(0),
-			Lat:               p.i32(8),
-			Lon:               p.i32(12),
-			Alt:               p.i32(16),
-			Eph:               p.u16(20),
-			Epv:               p.u16(22),
-			Vel:               p.u16(24),
-			Cog:               p.u16(26),
-			FixType:           common.GPS_FIX_TYPE(p[28]),
-			SatellitesVisible: p[29],
-			AltEllipsoid:      p.i32(30),
-			HAcc:              p.u32(34),
-			VAcc:              p.u32(38),
-			VelAcc:            p.u32(42),
-			HdgAcc:            p.u32(46),
-			Yaw:               p.u16(50),
+		return wireSize(f)
+	}
+	slices.SortStableFunc(fields, func(a, b reflect.StructField) int { return weight(b) - weight(a) })
+	for _, f := range fields {
+		to := v.FieldByIndex(f.Index)
+		switch f.Type.Kind() {
+		case reflect.String:
+			length, _ := strconv.Atoi(f.Tag.Get("mavlen"))
+			l.add(length, to)
+		case reflect.Array:
+			for n := range to.Len() {
+				l.add(wireSize(f), to.Index(n))
+			}
+		default:
+			l.add(wireSize(f), to)
 		}
 	}
-	return nil
+	return l
 }
 
-func (p *padded) u16(at int) uint16  { return binary.LittleEndian.Uint16(p[at:]) }
-func (p *padded) u32(at int) uint32  { return binary.LittleEndian.Uint32(p[at:]) }
-func (p *padded) u64(at int) uint64  { return binary.LittleEndian.Uint64(p[at:]) }
-func (p *padded) i16(at int) int16   { return int16(p.u16(at)) }
-func (p *padded) i32(at int) int32   { return int32(p.u32(at)) }
-func (p *padded) f32(at int) float32 { return math.Float32frombits(p.u32(at)) }
+// add adds a field behind the others.
+func (l *layout) add(size int, to reflect.Value) {
+	pointer := to.Addr()
+	if to.Kind() == reflect.Uint64 {
+		// gomavlib keeps an enum as one, with a type of its own.
+		pointer = pointer.Convert(reflect.TypeFor[*uint64]())
+	}
+	from := 0
+	if n := len(l.fields); n > 0 {
+		from = l.fields[n-1].from + l.fields[n-1].size
+	}
+	l.fields = append(l.fields, wireField{from, size, pointer.Interface()})
+}
+
+// wireSize is how many bytes a number or a character of a field has on the line.
+func wireSize(f reflect.StructField) int {
+	if enum := f.Tag.Get("mavenum"); enum != "" {
+		return map[string]int{"uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8}[enum]
+	}
+	switch f.Type.Kind() {
+	case reflect.String:
+		return 1
+	case reflect.Array:
+		return int(f.Type.Elem().Size())
+	}
+	return int(f.Type.Size())
+}
+
+func (f *wireField) read(payload *[255]byte) {
+	b := payload[f.from : f.from+f.size]
+	le := binary.LittleEndian
+	switch to := f.to.(type) {
+	case *uint8:
+		*to = b[0]
+	case *int8:
+		*to = int8(b[0])
+	case *uint16:
+		*to = le.Uint16(b)
+	case *int16:
+		*to = int16(le.Uint16(b))
+	case *uint32:
+		*to = le.Uint32(b)
+	case *int32:
+		*to = int32(le.Uint32(b))
+	case *int64:
+		*to = int64(le.Uint64(b))
+	case *float32:
+		*to = math.Float32frombits(le.Uint32(b))
+	case *uint64:
+		var whole [8]byte
+		copy(whole[:], b)
+		*to = le.Uint64(whole[:])
+	case *string:
+		text, _, _ := bytes.Cut(b, []byte{0})
+		*to = string(text)
+	}
+}
 
 // babble is what a stream of bytes is that has brought no MAVLink yet, as far as it names itself.
 type babble struct {

@@ -40,7 +40,7 @@ func isNewKind(b *minimal.MessageHeartbeat) bool {
 }
 
 // hasName reports whether MAVLink has a MAV_TYPE.
-func hasName(typ minimal.MAV_TYPE) bool { return knownName(typ.String(), "MAV_TYPE_") != "" }
+func hasName(typ minimal.MAV_TYPE) bool { return strings.HasPrefix(typ.String(), "MAV_TYPE_") }
 
 // Times of the vehicle's address (docs/design.md, "The vehicle's address").
 const (
@@ -346,7 +346,8 @@ type order struct {
 	at time.Time
 }
 
-// hear takes a frame's number, and reports whether it left after all that came before it.
+// hear takes a frame's number, and reports whether it left after all that came before it. Behind a silence of seqFor
+// its number tells nothing, and it counts as in order.
 func (o *order) hear(seq byte, now time.Time) bool {
 	told := !o.at.IsZero() && now.Sub(o.at) < seqFor
 	if told && seq-o.last-1 > 127 {

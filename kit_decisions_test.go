@@ -35,6 +35,9 @@ type following struct {
 	// proves is when the question went out that was answered last.
 	proves time.Time
 
+	// stood is when the program's last standstill was over.
+	stood time.Time
+
 	copies, asks []int // in ms
 	end          string
 }
@@ -75,6 +78,12 @@ func (f *following) comes(what string) {
 		return
 	case "answer": // to the newest question: what comes from now on left after that
 		f.proves = f.reports.asked
+		return
+	case "answers": // to a question of this moment
+		f.proves = f.now
+		return
+	case "stands": // the program stood still until now
+		f.stood = f.now
 		return
 	case "behind": // the line falls
 		f.fallen = true

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
+	"github.com/bluenviron/gomavlib/v3/pkg/message"
 )
 
 // lineReader is a deframer and what came out of it.
@@ -144,6 +145,9 @@ func noisyLineOf(random *rand.Rand, size, gap int) noisyLine {
 	}
 	return l
 }
+
+// decode is the frame's message, one of its own.
+func (f rawFrame) decode() message.Message { return new(decoder).decode(f) }
 
 // readFrame runs a packet through the deframer.
 func readFrame(t *testing.T, p []byte) rawFrame {

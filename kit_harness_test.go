@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"sync"
 	"testing"
@@ -171,6 +172,14 @@ func moved(lat, lon, north, east float64) (float64, float64) {
 func at(north, east float64) string {
 	lat, lon := simPlace(north, east)
 	return fmt.Sprintf(`"lat":%.7f,"lon":%.7f`, lat, lon)
+}
+
+// copied is what was heard, with a message of its own.
+func (h heard) copied() heard {
+	m := reflect.New(reflect.TypeOf(h.msg).Elem())
+	m.Elem().Set(reflect.ValueOf(h.msg).Elem())
+	h.msg = m.Interface().(message.Message)
+	return h
 }
 
 // onTime is a message that comes at the moment at which the vehicle sends it.

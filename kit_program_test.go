@@ -142,6 +142,18 @@ func (p *program) post(t *testing.T, path, body string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
+// posts posts beside what follows, and returns where the answer comes.
+func (p *program) posts(t *testing.T, path, body string) <-chan string {
+	answered := make(chan string, 1)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		code, answer := p.post(t, path, body)
+		answered <- fmt.Sprint(code, " ", answer)
+	})
+	t.Cleanup(asking.Wait)
+	return answered
+}
+
 // lowPortsNeedNoRights reports whether every user of this machine may use ports below 1024.
 func lowPortsNeedNoRights() bool {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start")

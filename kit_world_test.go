@@ -639,7 +639,7 @@ func flyBytes(t *testing.T, setup byte, happens []byte, again string) {
 	start := func(d *drone) {
 		hear := d.link.tell.message
 		d.link.tell.message = func(h heard) {
-			w.book.hears(h, truth())
+			w.book.hears(h.copied(), truth())
 			hear(h)
 		}
 		over(func(p port) port { return worldTap{p, w.book, truth} })(d)

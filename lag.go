@@ -20,7 +20,8 @@ const (
 	// clockProof is how long a boot clock must have run at a second a second, to a tenth, before it counts.
 	clockProof = 2 * time.Second
 
-	// clockGone is how long other messages must have come without a boot clock before it counts as ended.
+	// clockGone is how long other messages must have come without a boot clock before it counts as ended; each counts
+	// for clockGap at most.
 	clockGone = time.Second
 
 	// clockDrift: the vehicle's clock and ours may drift apart by the time divided by this: 200 ppm.
@@ -64,7 +65,7 @@ const (
 	// has become is a slow one, and a drone must not hover for ever.
 	fallenFor = 5 * time.Second
 
-	// tripFor is how long a long round trip counts where nothing can be proven.
+	// tripFor is how long a long round trip counts, at least, where nothing can be proven.
 	tripFor = time.Minute
 
 	// tripLeast is the shortest round trip that counts there.
@@ -124,9 +125,9 @@ type lineLag struct {
 
 	questions timeQuestions
 
-	// longest is the longest round trip, measured at longestAt.
-	longest   time.Duration
-	longestAt time.Time
+	// longest: the longest round trip since longestFrom, and that of the tripFor before
+	longest     [2]time.Duration
+	longestFrom time.Time
 }
 
 // timeQuestions are the TIMESYNC questions that we have asked.
@@ -151,7 +152,7 @@ type leaving struct {
 	left, latest time.Time
 
 	// after is a moment after which it left for certain or, where the vehicle proves nothing, by its clock and the
-	// longest round trip of the last minute. Zero if nothing is known.
+	// longest round trip of late (trip). Zero if nothing is known.
 	after time.Time
 
 	// behind is how far the line is behind; 0 for a sound one.
@@ -201,7 +202,7 @@ func (l *lineLag) hear(m message.Message, ordered bool, came time.Time) leaving 
 	l.left = d.left
 	switch {
 	case l.silent(came):
-		d.after = d.left.Add(-max(l.trip(came), tripLeast))
+		d.after = d.left.Add(-max(l.trip(), tripLeast))
 	case ordered:
 		d.after = l.proves
 	}
@@ -233,7 +234,7 @@ func (l *lineLag) hearClock(ms uint32, now time.Time) {
 // restart begins the measuring anew with a clock.
 func (l *lineLag) restart(ms uint32, now time.Time) {
 	*l = lineLag{
-		questions: l.questions, proves: l.proves, left: l.left, longest: l.longest, longestAt: l.longestAt,
+		questions: l.questions, proves: l.proves, left: l.left, longest: l.longest, longestFrom: l.longestFrom,
 		shortest: l.shortest, origin: now, ms: ms, at: now, heard: now, proofFrom: now, quickestFrom: now,
 	}
 }
@@ -318,19 +319,19 @@ func (q *timeQuestions) answer(m *common.MessageTimesync) (asked time.Time, ok b
 
 // measured takes a round trip.
 func (l *lineLag) measured(trip time.Duration, now time.Time) {
-	if trip >= l.longest || now.Sub(l.longestAt) >= tripFor {
-		l.longest = trip
-		l.longestAt = now
+	if since := now.Sub(l.longestFrom); since >= tripFor {
+		l.longest = [2]time.Duration{1: l.longest[0]}
+		if since >= 2*tripFor {
+			l.longest[1] = 0
+		}
+		l.longestFrom = now
 	}
+	l.longest[0] = max(l.longest[0], trip)
 }
 
-// trip is the longest round trip of the last minute.
-func (l *lineLag) trip(now time.Time) time.Duration {
-	if now.Sub(l.longestAt) >= tripFor {
-		return 0
-	}
-	return l.longest
-}
+// trip is the longest round trip of the last minute or two in which one was measured: a line on which nothing was
+// measured since is no quicker for it. 0: none was measured.
+func (l *lineLag) trip() time.Duration { return max(l.longest[0], l.longest[1]) }
 
 // askDue reports whether the time is to be asked for now. waits: a step waits for the answer.
 func (l *lineLag) askDue(waits bool, now time.Time) bool {
@@ -344,7 +345,7 @@ func (l *lineLag) askDue(waits bool, now time.Time) bool {
 }
 
 // silent reports whether the vehicle answers no question for the time: nothing can be proven.
-func (l *lineLag) silent(now time.Time) bool { return l.questions.silent(l.longest, now) }
+func (l *lineLag) silent(now time.Time) bool { return l.questions.silent(l.trip(), now) }
 
 // silent reports whether the vehicle does not answer. trip is the longest round trip.
 func (q *timeQuestions) silent(trip time.Duration, now time.Time) bool {
@@ -376,7 +377,7 @@ func (l *lineLag) now(now time.Time) (behind time.Duration, known bool) {
 
 // fallen is by how much more the line is behind than it was at its quickest in the last seconds.
 func (l *lineLag) fallen() time.Duration {
-	if !l.runs {
+	if !l.tells() {
 		return 0
 	}
 	return l.at.Sub(l.origin) - l.ran - min(l.quickest[0], l.quickest[1])

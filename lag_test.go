@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -253,19 +254,27 @@ func TestAQuestionThatWaitedOnTheBoardMeasuresNoRoundTrip(t *testing.T) {
 		now := epoch.Add(took)
 		d := lag.hear(&common.MessageTimesync{Tc1: 5, Ts1: question.Ts1}, true, now)
 		lag.hear(&common.MessageAttitude{}, true, now)
-		if d.trip != want || lag.trip(now) != want || lag.trip(now.Add(tripFor)) != 0 || d.after != epoch {
+		if d.trip != want || lag.trip() != want || d.after != epoch {
 			t.Errorf("an answer after %v measures %v, the longest is %v, and what comes left after %v", took, d.trip,
-				lag.trip(now), d.after.Sub(epoch))
+				lag.trip(), d.after.Sub(epoch))
 		}
-		for _, next := range []struct{ at, trip, want time.Duration }{
-			{time.Second, want / 2, want}, {2 * time.Second, 2 * want, 2 * want}, {time.Minute, want, 2 * want},
-			{2*time.Second + tripFor, want, want},
-		} {
-			if lag.measured(next.trip, now.Add(next.at)); want != 0 && lag.trip(now.Add(next.at)) != next.want {
-				t.Errorf("%v later a trip of %v: the longest is %v, want %v", next.at, next.trip,
-					lag.trip(now.Add(next.at)), next.want)
-			}
-		}
+	}
+}
+
+func TestTheLongestRoundTripCountsUntilOthersWereMeasuredForAMinute(t *testing.T) {
+	var lag lineLag
+	for _, c := range []struct{ at, trip, want int }{
+		{0, 600, 600}, {1, 300, 600}, {2, 1200, 1200}, {59, 50, 1200},
+
+		// The minute before counts too.
+		{60, 60, 1200}, {119, 50, 1200}, {120, 40, 60}, {180, 30, 40},
+
+		// Where nothing was measured since, the line is no quicker.
+		{181, 900, 900}, {239, 20, 900}, {3600, 10, 10},
+	} {
+		before := lag.trip()
+		lag.measured(ms(c.trip), epoch.Add(time.Duration(c.at)*time.Second))
+		lineEqual(t, fmt.Sprintf("the longest at %d s, %v before", c.at, before), lag.trip(), ms(c.want))
 	}
 }
 
@@ -309,6 +318,8 @@ func TestALineThatStaysAsLateAsItHasBecomeHasNotFallenBehind(t *testing.T) {
 			}
 		})
 	}
+	ended := lineLag{runs: true, unclocked: clockGone, origin: epoch, at: epoch.Add(second)}
+	lineEqual(t, "it has fallen behind by a clock that has ended", ended.fallen(), 0)
 }
 
 // startsAt is the boot clock of a vehicle that starts again at a time.

@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -459,24 +458,58 @@ func TestAPilotsSwitchWhileTheProgramStandsStillIsKept(t *testing.T) {
 	}
 }
 
-// standsStill lets a program stand still behind the first copy of a command that is not answered.
-func standsStill(t *testing.T, stands time.Duration, path, body string) {
+// In real time, as the test above.
+func TestARequestThatWaitedForTheProgramDoesNotGoOutOverAPilotsSwitch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the program stands still for a second")
+	}
+	t.Parallel()
+	for path, body := range map[string]string{"/mode": `{"mode":"rtl"}`, "/goto": "{" + at(30, 0) + "}", "/land": ""} {
+		t.Run(path[1:], func(t *testing.T) {
+			t.Parallel()
+			p, s := startAloft(t)
+			p.stops(t)
+			answered := p.posts(t, path, body)
+			time.Sleep(300 * time.Millisecond)
+			s.pilotMode(px4Custom(3, 0))
+			time.Sleep(700 * time.Millisecond)
+			before := len(commandsOf(s.received()))
+			p.Process.Signal(syscall.SIGCONT)
+			if answer := <-answered; !strings.HasPrefix(answer, "409 ") || !strings.Contains(answer, "interrupted") {
+				t.Errorf("it answered %s", answer)
+			}
+			if list := commandsOf(s.received())[before:]; len(list) > 0 {
+				t.Errorf("over the pilot's switch went out: %q", list)
+			}
+
+			// What is asked from then on is carried out.
+			time.Sleep(readsFor)
+			if code, answer := p.post(t, path, body); code != 200 {
+				t.Errorf("a second later it answered %d %s", code, answer)
+			}
+			p.end(t)
+		})
+	}
+}
+
+// startAloft starts the program, and a simulated drone that flies and has shown its family.
+func startAloft(t *testing.T) (*program, *simulator) {
 	address := freeAddress(t, "udp")
 	p := start(t, nil, "-device", "udpin://"+address)
 	s := runSimulator(t, simPX4)
 	s.placeInAir(20)
+	s.flyUDP(t, address)
+	p.until(t, `"modes":["`)
+	return p, s
+}
+
+// standsStill lets a program stand still behind the first copy of a command that is not answered.
+func standsStill(t *testing.T, stands time.Duration, path, body string) {
+	p, s := startAloft(t)
 	for _, cmd := range []common.MAV_CMD{common.MAV_CMD_DO_SET_MODE, common.MAV_CMD_DO_REPOSITION} {
 		s.change(func() { s.switches().neverDone[cmd] = true })
 	}
-	s.flyUDP(t, address)
-	p.until(t, `"modes":["`) // it has shown its family
-	answered := make(chan string, 1)
-	var asking sync.WaitGroup
-	asking.Go(func() {
-		code, answer := p.post(t, path, body)
-		answered <- fmt.Sprint(code, " ", answer)
-	})
-	defer asking.Wait()
+	answered := p.posts(t, path, body)
 	sent := func() int { return len(commandsOf(s.received())) }
 	waitUntil(t, "the first copy has come", func() bool { return sent() > 0 })
 	p.stops(t)

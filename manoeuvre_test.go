@@ -337,7 +337,7 @@ func TestTheSecondLegOfALandingContinuesIt(t *testing.T) {
 	m.watch(seen())
 	c := &commander{queue: queue{manoeuvre: m}}
 	second := leg(c, m.request, plan{})
-	second.firstLeg = m
+	second.continues = m
 	c.replace(second)
 	lineEqual(t, "it is another manoeuvre", c.manoeuvre != m, false)
 	lineEqual(t, "it has ended", m.finished(), false)

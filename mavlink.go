@@ -33,8 +33,8 @@ const (
 
 	heartbeatEvery = time.Second
 
-	// staleAfter is how long a message may wait in the queue. Then it is dropped, because a pilot may have switched
-	// since.
+	// staleAfter is how long a message may wait in the queue, unless it has no time (sticks, a heartbeat of ours). Then
+	// it is dropped, because a pilot may have switched since.
 	staleAfter = 300 * time.Millisecond
 
 	// noiseEvery is the time between two log lines about noise.
@@ -61,7 +61,9 @@ type outgoing struct {
 
 // heard is a message of the vehicle.
 type heard struct {
-	at  time.Time
+	at time.Time
+
+	// msg is valid until the next of its kind is read.
 	msg message.Message
 
 	// leaving is when the vehicle sent it.
@@ -322,6 +324,8 @@ type reader struct {
 	// order: of its checked frames
 	order order
 
+	messages decoder
+
 	in deframer
 }
 
@@ -415,7 +419,7 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	}
 	var m message.Message
 	if f.component == autopilotID || f.id == idManualControl || f.id == idRCOverride {
-		m = f.decode()
+		m = r.messages.decode(f)
 	}
 	if b, ok := m.(*minimal.MessageHeartbeat); ok && f.component == autopilotID {
 		if f.system == 0 || !(isVehicle(b) || l.takesNewKind(f.system, b, now)) {
@@ -495,7 +499,7 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 	l.mu.Lock()
 
 	// One of a kind that is known takes the place of one that is not.
-	replaces := l.vehicle != 0 && !hasName(l.vehicleType) && isVehicle(b) && system != l.vehicle
+	replaces := l.vehicle != 0 && system != l.vehicle && isVehicle(b) && !hasName(l.vehicleType)
 	found := (l.vehicle == 0 || replaces) && (l.only == 0 || l.only == system)
 	if found {
 		l.vehicle = system
@@ -721,9 +725,9 @@ func (l *link) measured(trip time.Duration, now time.Time) {
 	l.lag.measured(trip, now)
 }
 
-// hasReadSince reports whether all that had come by a moment was read, and handled: since then the port was empty, and
-// has been so for readLook. A sender that the full port held back goes on within that. Where the port is away nothing
-// comes.
+// hasReadSince reports whether all that had come by a moment was read, and handled: since then a read has found the
+// port empty, readLook ago or more. A sender that the full port held back goes on within that. Where the port is away
+// nothing comes.
 func (l *link) hasReadSince(at, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -763,7 +767,7 @@ func (l *link) sendAsLocked(system, component byte, m message.Message) error {
 	return l.enqueueLocked(outgoing{system, component, m, time.Now(), l.address.at})
 }
 
-// setSticks makes o the sticks that are written next; nil clears them.
+// setSticks makes o the sticks that are written as soon as the writer takes them; nil clears them.
 func (l *link) setSticks(o *outgoing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

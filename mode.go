@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -324,8 +323,8 @@ const (
 	// followTime is how long after its newest copy a step explains a report.
 	followTime = 5 * time.Second
 
-	// claimSlack is how much too early the moment may be at which a report is taken to have left. One that left
-	// before the step was sent does not show it.
+	// claimSlack is how much too early the moment may be at which a report is taken to have left. One that left earlier
+	// than that before the step was sent does not show it.
 	claimSlack = clockGap
 
 	// ownAgain is the time between two tries of what mavrest commands by itself.
@@ -369,7 +368,8 @@ type reports struct {
 	vain int
 
 	// awaited is the moment after which a report must have left that a step waits for, or waited for last: untilGone,
-	// untilProven and awaitLine set it. proofFor is the last such moment after which all left that came then.
+	// untilProven and awaitLine set it. proofFor is the last such moment for which hearProof has asked for a report at
+	// once, so that it does so once for each.
 	awaited, proofFor time.Time
 
 	// portAway: the last request of HEARTBEAT could not be queued: the port is down, or its queue is full
@@ -463,21 +463,6 @@ func (r *reports) takeNumber(custom uint32, last shownMode, left, now time.Time)
 	r.kept = append(r.kept, shownMode{custom: custom, at: left})
 	r.askNow()
 	return true
-}
-
-// hearHeartbeat takes a HEARTBEAT that came at now. Of each report that it makes, the oldest first, it yields what that
-// means; the report is the last one then. complete adds what else is known then: an earlier one may have ended
-// something.
-func (m *machine) hearHeartbeat(
-	beat shownMode, left leaving, now time.Time, complete func(shownMode) report,
-) iter.Seq[judgement] {
-	return func(yield func(judgement) bool) {
-		for _, shown := range m.reports.takeHeartbeat(beat, m.last.shownMode, left, now) {
-			if !yield(m.judge(complete(shown))) {
-				return
-			}
-		}
-	}
 }
 
 // takeHeartbeat takes a HEARTBEAT that came at now, and returns the reports that it makes, the oldest

@@ -106,8 +106,8 @@ const (
 	// homeMoves is how far below home, in metres, that ground may be all the same: home moves.
 	homeMoves = 1.0
 
-	// amslBelow is how far below home, in metres, an altitude_msl of a descent may be.
-	amslBelow = 30.0
+	// deepBelow is how far below home, in metres, a descent may lead whose height does not count from home.
+	deepBelow = 30.0
 
 	// lowestAltitude is the lowest altitude of a goto, in metres above home (openapi.yaml).
 	lowestAltitude = -500.0
@@ -172,25 +172,29 @@ func checkDescent(at place, home point, amsl float64) error {
 	belowHome := home.amsl - amsl
 	belowVehicle := at.amsl - amsl
 	climbs := belowVehicle <= 0
-	if !(belowHome > amslBelow) || climbs {
+	if !(belowHome > deepBelow) || climbs {
 		return nil
 	}
 	vehicle := ""
-	plainly := ""
 	if !math.IsNaN(belowVehicle) {
 		vehicle = fmt.Sprintf(", and %.0f m below the drone, which is at %.0f m", belowVehicle, at.amsl)
 	}
-	if -belowHome >= lowestAltitude {
-		plainly = fmt.Sprintf(`; if it is meant, send "altitude":%.0f, which counts from home`, -belowHome)
-	}
 	return refuse(codeOutOfRange, "altitude_msl: %g m is %.0f m below home, which is at %.0f m above the sea%s%s",
-		amsl, belowHome, home.amsl, vehicle, plainly)
+		amsl, belowHome, home.amsl, vehicle, ifMeant(-belowHome))
+}
+
+// ifMeant is how a descent is given that is meant, to a height in metres above home.
+func ifMeant(to float64) string {
+	if to < lowestAltitude {
+		return ""
+	}
+	return fmt.Sprintf(`; if it is meant, send "altitude":%.0f, which counts from home`, to)
 }
 
 // checkHeight returns an error for a given height that its client hardly means: one above the ceiling, as a height
-// above the sea is that is given as one above home, or one in the ground that the drone has just left. above is how
-// high it is above that, assumed that this ground is only assumed: it was landing. Nobody is kept from coming down, and
-// nothing unknown counts as low.
+// above the sea is that is given as one above home, metres down that lead deep below home, or one in the ground that
+// the drone has just left. above is how high it is above that, assumed that this ground is only assumed: it was
+// landing. Nobody is kept from coming down, and nothing unknown counts as low.
 func (r request) checkHeight(at place, home point, above float64, assumed bool, ceiling float64) error {
 	field, said, to := "altitude", "", or(r.altitude, math.NaN())
 	now := at.altitude
@@ -220,6 +224,8 @@ func (r request) checkHeight(at place, home point, above float64, assumed bool, 
 		}
 		return refuse(codeOutOfRange, "%s: %s%g m below home, and %s; climb first", field, said, centimetres(-to),
 			ground)
+	case r.offset.up != nil && to < -deepBelow && descends:
+		return refuse(codeOutOfRange, "%s: %s%g m below home%s", field, said, centimetres(-to), ifMeant(to))
 	}
 	return nil
 }

@@ -241,14 +241,25 @@ func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
 		defaultCeiling)
 	lineEqual(t, "down, behind a landing that was broken off in the air", fmt.Sprint(err), "altitude: 2 m below home, "+
 		"and the drone was landing: the ground may be 0.0 m below it; climb first")
-	for up, says := range map[float64]string{
-		20: "", 200: "up: 200 m up is 210 m above home", -60: "up: -60 m up is 50 m below home",
+	for _, c := range []struct {
+		up, home, above float64
+		says            string
+	}{
+		{20, 488, 1, ""},
+		{200, 488, 1, "up: 200 m up is 210 m above home, and the ceiling is 120 m"},
+		{-60, 488, 1, "up: -60 m up is 50 m below home, and the drone is 1.0 m above the ground"},
+		{-40, 488, 10, ""},
+		{-41, 488, 10, `up: -41 m up is 31 m below home; if it is meant, send "altitude":-31, which counts from home`},
+		{-500, 488, 10, `below home; if it is meant, send "altitude":-490,`},
+		{-500, 514, 10, "up: -500 m up is 516 m below home"},
+		{3, 540, 10, ""},
+		{-60, nan, 10, ""},
 	} {
-		r := request{verb: goesTo, offset: offset{up: &up}}
-		for _, altitude := range []float64{10, nan} {
-			err := r.checkHeight(place{47, 8, altitude, 498}, point{amsl: 488}, 1, false, defaultCeiling)
-			if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
-				t.Errorf("%v m up: %v, want %q", up, err, says)
+		r := request{verb: goesTo, offset: offset{up: &c.up}}
+		for _, altitude := range []float64{498 - c.home, nan} {
+			err := r.checkHeight(place{47, 8, altitude, 498}, point{amsl: c.home}, c.above, false, defaultCeiling)
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v m up, home at %v: %v, want %q", c.up, c.home, err, c.says)
 			}
 		}
 	}

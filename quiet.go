@@ -110,7 +110,7 @@ func (c *quietTCP) Write(b []byte) (int, error) {
 
 // named is an error of the system as net/http knows it.
 func (c *quietTCP) named(op string, err error) error {
-	if err == nil || !errors.As(err, new(syscall.Errno)) {
+	if _, ofSystem := err.(syscall.Errno); !ofSystem {
 		return err
 	}
 	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}

@@ -63,8 +63,9 @@ func (d *drone) untilGone(t *task, s *step, x *departure, now time.Time) decisio
 		*x = t.departure(s, now)
 	}
 	x.due = d.cmd.stood.dueAnew(x.due)
+	x.stood = d.cmd.stood.over
 
-	// hearProof asks at once, when an answer proves what comes from then on.
+	// hearProof lets the loop ask at once, when an answer proves what comes from then on.
 	reports := &d.machine.reports
 	reports.awaited = x.due
 	return x.decide(reports, d.view(now).isClear(), d.link.hasFallen(), now)
@@ -97,6 +98,9 @@ type departure struct {
 	away bool
 
 	trip time.Duration
+
+	// stood is when the program's last standstill was over; zero: there was none.
+	stood time.Time
 }
 
 // departure is that of the task's next step, which could first go when it was due.
@@ -132,7 +136,7 @@ func (t *task) whoseStep(s *step, due time.Time) whoseStep {
 	switch {
 	case s.asks():
 		return question
-	case t.firstLeg != nil:
+	case t.continues != nil:
 		return ownLanding
 	case t.unasked():
 		return forSilentClient
@@ -180,13 +184,16 @@ func (x *departure) decide(r *reports, clear, fallen bool, now time.Time) decisi
 
 // follows reports whether the last report is one that the step may follow. An older one does not count: a pilot's
 // switch may be newer. A client's first step follows what its client may have seen; any other a report that left for
-// certain after it was due. A question follows none.
+// certain after it was due, or by what is assumed of a vehicle that proves nothing (leaving.after). A question follows
+// none.
 func (x *departure) follows(r *reports) bool {
 	switch x.whose {
 	case question:
 		return true
 	case firstStep, firstToSafety:
-		return !r.at.Before(x.due.Add(-reportFresh))
+		// What is read behind a standstill may have come in it, and what came later may be lost.
+		late := r.at.Before(x.stood.Add(readsFor)) && r.after.Before(x.stood)
+		return !late && !r.at.Before(x.due.Add(-reportFresh))
 	}
 	return !r.after.Before(x.due)
 }
@@ -359,27 +366,27 @@ func (d *drone) checkLimits(r request) error {
 		r.checkHeight(here, d.tel.home, d.tel.height(time.Now()), d.tel.ground.assumed, d.ceiling))
 }
 
-// sendCopy sends a copy.
-func (t *task) sendCopy(x *command) {
-	c := t.commander
-	s := x.step
+// sendCopy sends a copy: from then on its mode may show, and the manoeuvre before it has ended.
+func (t *task) sendCopy(c *command) {
+	q := t.commander
+	s := c.step
 
 	// The port is away or its queue full: this copy is left out.
-	if c.acks.send(x) != nil {
+	if q.acks.send(c) != nil {
 		return
 	}
 	if t.command == nil {
-		t.answer.behind = c.acks.behind
+		t.answer.behind = q.acks.behind
 	}
-	t.command = x
-	t.armed = t.armed || (s.arms() && !c.machine.last.armed)
+	t.command = c
+	t.armed = t.armed || (s.arms() && !q.machine.last.armed)
 	if s.to != nil {
-		c.machine.claim(s.to, time.Now())
+		q.machine.claim(s.to, time.Now())
 
 		// A second leg does not end the manoeuvre that it continues.
-		if c.manoeuvre != t.firstLeg {
+		if q.manoeuvre != t.continues {
 			// An older task's, even if this step fails: t's own has not begun.
-			c.endManoeuvre(errSuperseded)
+			q.endManoeuvre(errSuperseded)
 		}
 	}
 }
@@ -397,20 +404,20 @@ func (d *drone) notSent(t *task, s *step, why move) error {
 
 // failure is the error of a command that was refused, or not shown in time. A refused step
 // explains no later report, and armed nothing.
-func (t *task) failure(x *command, why move) error {
-	name := commandName(x.step)
-	if x.refusal != nil {
-		t.commander.machine.refused(x.step.to)
+func (t *task) failure(c *command, why move) error {
+	name := commandName(c.step)
+	if c.refusal != nil {
+		t.commander.machine.refused(c.step.to)
 
 		// A later arming is somebody else's.
-		t.armed = t.armed && !x.step.arms()
+		t.armed = t.armed && !c.step.arms()
 	}
 	switch why {
 	case notObeying:
 		// The takeover is the answer, not the refusal.
 		return t.endedOnWire(false)
 	case refused:
-		return x.refused()
+		return c.refused()
 	case notShown:
 		return refuse(codeNoAck, "%s was acknowledged, but the vehicle never reported it; read the status to see "+
 			"whether it happened", name)

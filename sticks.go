@@ -423,12 +423,12 @@ func (s *sticks) disarmed(v situation) {
 }
 
 // restarted forgets everything: the autopilot has started again. ArduPilot may have done so in the air:
-// a stream that kept it from falling goes on without its client, as after any takeover.
+// a stream that kept it from falling goes on without its client, with what went out last, as after any takeover.
 func (s *sticks) restarted(v situation) {
 	was := *s
 	*s = sticks{}
 	if v.armed && was.phase != stickOff && v.firmware.ardupilot() {
-		*s = sticks{taken: true, phase: stickNobody, axes: was.axes, streamed: was.axes}
+		*s = sticks{taken: true, phase: stickNobody, axes: was.streamed, streamed: was.streamed}
 		s.src.receiver = was.src.receiver
 	}
 	s.src.hide(v.now.Add(overrideTimeout))

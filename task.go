@@ -27,6 +27,10 @@ type queue struct {
 
 	// quitting: the program ends
 	quitting bool
+
+	// taken is what ended everything last, and takenAt when that was heard; nil: nothing has.
+	taken   *commandError
+	takenAt time.Time
 }
 
 // commander is the queue, and what the steps of the task that is under way are sent by (send.go).
@@ -80,8 +84,8 @@ type task struct {
 	// askedAt is when a client asked for it; zero: mavrest itself did.
 	askedAt time.Time
 
-	// firstLeg: for a landing's second leg: the manoeuvre that it continues; nil for any other task
-	firstLeg *manoeuvre
+	// continues is the manoeuvre that a second leg continues: the landing at its place; nil for any other task.
+	continues *manoeuvre
 
 	// was: the last report when its turn came
 	was report
@@ -112,6 +116,16 @@ type task struct {
 // newTask is a client's task or, where askedAt is zero, mavrest's own.
 func (c *commander) newTask(r request, askedAt time.Time) *task {
 	return &task{commander: c, request: r, askedAt: askedAt}
+}
+
+// takenMeanwhile is the takeover that came while the program stood still, where a request may have come before it: it
+// waited for the program too.
+func (c *commander) takenMeanwhile(askedAt time.Time) error {
+	s := &c.stood
+	if c.taken == nil || c.takenAt.Before(s.since) || askedAt.Sub(s.over) >= readsFor {
+		return nil
+	}
+	return c.taken
 }
 
 // takeoffAhead is the destination of a takeoff that is under way or waits before t; nil: there is none.
@@ -175,6 +189,8 @@ func (q *queue) leave(t *task) {
 // whoever took the drone keeps it, and one more step, or a copy, would undo a pilot's switch (rule 4).
 // A task whose step is on the wire first learns what becomes of that step.
 func (q *queue) endAll(why *commandError) {
+	q.taken = why
+	q.takenAt = time.Now()
 	q.clientActed = false
 	for _, t := range q.tasks {
 		t.end(why)
@@ -188,7 +204,7 @@ func (q *queue) endManoeuvre(why *commandError) {
 	if q.manoeuvre == nil {
 		return
 	}
-	if t := q.current(); t != nil && (t.answer.manoeuvre == q.manoeuvre || t.firstLeg == q.manoeuvre) {
+	if t := q.current(); t != nil && (t.answer.manoeuvre == q.manoeuvre || t.continues == q.manoeuvre) {
 		t.end(why)
 	}
 	if q.onWayToLand() {
@@ -201,9 +217,9 @@ func (q *queue) endManoeuvre(why *commandError) {
 // replace makes t's plan the manoeuvre, once the vehicle has accepted its goal. A second leg
 // continues the manoeuvre of the first: clients that wait for it wait on.
 func (q *queue) replace(t *task) {
-	if t.firstLeg != nil {
-		t.firstLeg.plan = t.plan
-		t.answer.manoeuvre = t.firstLeg
+	if t.continues != nil {
+		t.continues.plan = t.plan
+		t.answer.manoeuvre = t.continues
 		return
 	}
 	t.answer.manoeuvre = newManoeuvre(t.request, t.plan)
@@ -584,13 +600,13 @@ func (b *bell) ring() {
 }
 
 // standstill is the last time that the program stood still: its process was stopped, or waited for a disk. A step
-// or a copy that was due meanwhile is due anew when it is over, and only once all was read that had come by then: a
-// pilot's switch may be in that (docs/design.md, "Time").
+// or a copy that was due meanwhile is due anew when it is over, and only once all was read that had come by then, in
+// readsFor at most: a pilot's switch may be in that (docs/design.md, "Time").
 type standstill struct {
 	link *link
 
-	// over is when it was over; zero: there was none.
-	over time.Time
+	// since is when something was due first that came too late, and over when that was noticed; zero: there was none.
+	since, over time.Time
 
 	// reads: what had come by then is still being read
 	reads bool
@@ -601,13 +617,14 @@ const (
 	// lateBy is how late something may be that was due by time. Later, the program stood still.
 	lateBy = 50 * time.Millisecond
 
-	// readsFor is how long reading what has come takes at most.
+	// readsFor is for how long what has come is read, at most, before anything is decided.
 	readsFor = 500 * time.Millisecond
 )
 
 // woke says that what was due by time is done now.
 func (s *standstill) woke(due, now time.Time) {
 	if !due.IsZero() && now.Sub(due) > lateBy {
+		s.since = due
 		s.over = now
 		s.reads = true
 	}

@@ -239,7 +239,7 @@ func TestMavrestActsByItselfOnlyForAClientThatHasTheDrone(t *testing.T) {
 	d.cmd.clientActed, d.cmd.tasks = true, []*task{own, lands}
 	lineEqual(t, "the code while a command is under way", code(d.cmd.mustNotAct()), codeSuperseded)
 	d.cmd.manoeuvre = newManoeuvre(landHere, plan{})
-	own.firstLeg = d.cmd.manoeuvre
+	own.continues = d.cmd.manoeuvre
 	d.cmd.endManoeuvre(interrupted(time.Now(), "another target"))
 	lineEqual(t, "a manoeuvre that ends takes its second leg with it", own.takenOver(), true)
 	own.endedBy = nil

@@ -191,6 +191,19 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 
 // The status has one age for all velocities. An old VFR_HUD's climb and air speed must not
 // show under the age of newer ones.
+func TestAHeartbeatBehindANewerMessageShowsNoState(t *testing.T) {
+	d := mute()
+	now := time.Now()
+	d.hear(onTime(&common.MessageHeartbeat{Autopilot: common.MAV_AUTOPILOT_PX4, Type: common.MAV_TYPE_QUADROTOR,
+		SystemStatus: common.MAV_STATE_ACTIVE}, now))
+	late := onTime(&common.MessageHeartbeat{Autopilot: common.MAV_AUTOPILOT_PX4, Type: common.MAV_TYPE_QUADROTOR,
+		SystemStatus: common.MAV_STATE_CRITICAL}, now)
+	late.ordered = false
+	d.hear(late)
+	lineEqual(t, "critical", d.tel.beat.critical, false)
+	lineEqual(t, "state", d.tel.beat.state, "active")
+}
+
 func TestAnOldVFRHUDDoesNotShow(t *testing.T) {
 	tel, now := newTelemetry(), time.Unix(1000, 0)
 	tel.hear(&common.MessageVfrHud{Airspeed: 7, Climb: 3}, now)
