@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialect"
@@ -398,7 +399,7 @@ func (d *deframer) unknown(b []byte, size int) int {
 
 // decoder reads the messages of the dialect, each into the one that it keeps of its kind: gomavlib's reflection and a
 // new message each time took a third of what a frame costs.
-type decoder struct{ layouts map[*codec]*layout }
+type decoder struct{ layouts []*layout }
 
 // layout is a message that is read again and again, and all of its fields.
 type layout struct {
@@ -406,7 +407,8 @@ type layout struct {
 	fields []wireField
 }
 
-// wireField is a number or a text of a message: where it stands in the payload, its bytes there, and a pointer to it.
+// wireField is a number or a text of a message: where it stands in the payload, its bytes there, and a pointer to it,
+// or the reflect.Value of a uint64, as which gomavlib keeps each enum.
 type wireField struct {
 	from, size int
 	to         any
@@ -426,13 +428,13 @@ func (d *decoder) decode(f rawFrame) message.Message {
 	if !f.v2 && n < f.known.sizeV1 {
 		return nil
 	}
-	l := d.layouts[f.known]
+	if d.layouts == nil {
+		d.layouts = make([]*layout, len(codecs))
+	}
+	l := d.layouts[f.id]
 	if l == nil {
-		if d.layouts == nil {
-			d.layouts = make(map[*codec]*layout)
-		}
 		l = newLayout(f.known)
-		d.layouts[f.known] = l
+		d.layouts[f.id] = l
 	}
 	for i := range l.fields {
 		l.fields[i].read(&payload)
@@ -446,29 +448,29 @@ func newLayout(of *codec) *layout {
 	v := reflect.New(reflect.TypeOf(of.Message).Elem())
 	l := &layout{msg: v.Interface().(message.Message)}
 	v = v.Elem()
-	var fields []reflect.StructField
-	for i := range v.NumField() {
-		fields = append(fields, v.Type().Field(i))
-	}
-	weight := func(f reflect.StructField) int {
-		if f.Tag.Get("mavext") != "" {
-			return 0
-		}
-		return wireSize(f)
-	}
-	slices.SortStableFunc(fields, func(a, b reflect.StructField) int { return weight(b) - weight(a) })
-	for _, f := range fields {
-		to := v.FieldByIndex(f.Index)
-		switch f.Type.Kind() {
-		case reflect.String:
-			length, _ := strconv.Atoi(f.Tag.Get("mavlen"))
-			l.add(length, to)
-		case reflect.Array:
-			for n := range to.Len() {
-				l.add(wireSize(f), to.Index(n))
+	const extensions = 0
+	for _, group := range []int{8, 4, 2, 1, extensions} {
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			size := wireSize(f)
+			belongs := size
+			if f.Tag.Get("mavext") != "" {
+				belongs = extensions
 			}
-		default:
-			l.add(wireSize(f), to)
+			if belongs != group {
+				continue
+			}
+			switch to := v.Field(i); to.Kind() {
+			case reflect.String:
+				length, _ := strconv.Atoi(f.Tag.Get("mavlen"))
+				l.add(length, to)
+			case reflect.Array:
+				for n := range to.Len() {
+					l.add(size, to.Index(n))
+				}
+			default:
+				l.add(size, to)
+			}
 		}
 	}
 	return l
@@ -476,22 +478,22 @@ func newLayout(of *codec) *layout {
 
 // add adds a field behind the others.
 func (l *layout) add(size int, to reflect.Value) {
-	pointer := to.Addr()
+	pointer := to.Addr().Interface()
 	if to.Kind() == reflect.Uint64 {
-		// gomavlib keeps an enum as one, with a type of its own.
-		pointer = pointer.Convert(reflect.TypeFor[*uint64]())
+		// It may be an enum, each of which has a type of its own.
+		pointer = to
 	}
 	from := 0
 	if n := len(l.fields); n > 0 {
 		from = l.fields[n-1].from + l.fields[n-1].size
 	}
-	l.fields = append(l.fields, wireField{from, size, pointer.Interface()})
+	l.fields = append(l.fields, wireField{from, size, pointer})
 }
 
-// wireSize is how many bytes a number or a character of a field has on the line.
+// wireSize is how many bytes a number or a character of a field has on the line. Of an enum a tag says it: uint8.
 func wireSize(f reflect.StructField) int {
-	if enum := f.Tag.Get("mavenum"); enum != "" {
-		return map[string]int{"uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8}[enum]
+	if bits, err := strconv.Atoi(strings.TrimPrefix(f.Tag.Get("mavenum"), "uint")); err == nil {
+		return bits / 8
 	}
 	switch f.Type.Kind() {
 	case reflect.String:
@@ -522,10 +524,10 @@ func (f *wireField) read(payload *[255]byte) {
 		*to = int64(le.Uint64(b))
 	case *float32:
 		*to = math.Float32frombits(le.Uint32(b))
-	case *uint64:
+	case reflect.Value:
 		var whole [8]byte
 		copy(whole[:], b)
-		*to = le.Uint64(whole[:])
+		to.SetUint(le.Uint64(whole[:]))
 	case *string:
 		text, _, _ := bytes.Cut(b, []byte{0})
 		*to = string(text)
