@@ -81,8 +81,8 @@ func newDrone(dev device, only byte, gcs bool, log *slog.Logger) *drone {
 		ceiling: defaultCeiling, ended: make(chan struct{}), tel: newTelemetry(),
 	}
 	d.link = newLink(dev, only, gcs, log, events{
-		opened: d.hearPortOpened, message: d.hear, foreignSticks: d.hearForeignSticks, replaced: d.hearReplaced,
-		notice: d.hearNotice,
+		hearPortOpened: d.hearPortOpened, hear: d.hear, hearForeignSticks: d.hearForeignSticks,
+		hearReplaced: d.hearReplaced, hearNotice: d.hearNotice,
 	})
 	acks := newAcks(d.link, &d.tel)
 	d.cmd = &commander{queue: queue{machine: &d.machine}, acks: acks, stood: standstill{link: d.link}}

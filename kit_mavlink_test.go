@@ -39,13 +39,13 @@ type earshot struct {
 func newEarshot(only byte) *earshot {
 	e := &earshot{now: time.Now()}
 	e.link = newLink(device{name: "none"}, only, false, slog.Default(), events{
-		message: func(h heard) {
-			e.heard = append(e.heard, h)
+		hear: func(h heard) {
+			e.heard = append(e.heard, h.copied())
 			e.tells(fmt.Sprintf("%d of %d", h.msg.GetID(), h.system))
 		},
-		foreignSticks: func(time.Time) { e.tells("foreign sticks") },
-		replaced:      func(time.Time, func()) { e.tells("replaced") },
-		notice:        e.tells,
+		hearForeignSticks: func(time.Time) { e.tells("foreign sticks") },
+		hearReplaced:      func(time.Time, func()) { e.tells("replaced") },
+		hearNotice:        e.tells,
 	})
 	e.r = &reader{link: e.link}
 	return e

@@ -637,8 +637,8 @@ func flyBytes(t *testing.T, setup byte, happens []byte, again string) {
 		}
 	}
 	start := func(d *drone) {
-		hear := d.link.tell.message
-		d.link.tell.message = func(h heard) {
+		hear := d.link.drone.hear
+		d.link.drone.hear = func(h heard) {
 			w.book.hears(h.copied(), truth())
 			hear(h)
 		}

@@ -76,23 +76,23 @@ type heard struct {
 	system byte
 }
 
-// events are what a link tells. It calls them in run's goroutine, without its own mutex.
+// events are what a link tells its drone, each by the drone's method of that name. It calls them in run's goroutine,
+// without its own mutex.
 type events struct {
-	// opened: the port is open
-	opened func(at time.Time)
+	hearPortOpened func(at time.Time)
 
-	// message: the vehicle sent it
-	message func(heard)
+	// hear: the vehicle sent a message
+	hear func(heard)
 
-	// foreignSticks: another program sent the vehicle sticks
-	foreignSticks func(at time.Time)
+	// hearForeignSticks: another program sent the vehicle sticks
+	hearForeignSticks func(at time.Time)
 
-	// replaced: the vehicle has started again at another address, or is another one. follow makes the link send to it
-	// from then on.
-	replaced func(at time.Time, follow func())
+	// hearReplaced: the vehicle has started again at another address, or is another one. follow makes the link send to
+	// it from then on.
+	hearReplaced func(at time.Time, follow func())
 
-	// notice is a sentence for the user.
-	notice func(text string)
+	// hearNotice takes a sentence for the user.
+	hearNotice func(text string)
 }
 
 // link is the connection to one vehicle. It keeps the port open, sends our heartbeat and
@@ -106,8 +106,8 @@ type link struct {
 	// gcs: -gcs: always send a ground station's heartbeat
 	gcs bool
 
-	log  *slog.Logger
-	tell events
+	log   *slog.Logger
+	drone events
 
 	// recorder: nil without -record
 	recorder *recorder
@@ -196,11 +196,11 @@ type link struct {
 }
 
 // newLink returns a link over a device, which tells its events.
-func newLink(d device, only byte, gcs bool, log *slog.Logger, tell events) *link {
+func newLink(d device, only byte, gcs bool, log *slog.Logger, to events) *link {
 	if d.line == nil {
 		d.line = new(lineState)
 	}
-	return &link{device: d, only: only, gcs: gcs, log: log, tell: tell}
+	return &link{device: d, only: only, gcs: gcs, log: log, drone: to}
 }
 
 // run keeps the port open until ctx is done. Then it writes what is queued and closes the port.
@@ -251,7 +251,7 @@ func (l *link) serve(ctx context.Context, p port) (hadFrame bool, err error) {
 	l.damage = damage{}
 	l.mu.Unlock()
 
-	l.tell.opened(now)
+	l.drone.hearPortOpened(now)
 
 	broken, end := context.WithCancelCause(ctx)
 	var writing sync.WaitGroup
@@ -462,7 +462,7 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 	case own && m != nil:
 		r.hearOwn(f, m, now)
 	case !own && sticksTarget(m) == vehicle:
-		l.tell.foreignSticks(now)
+		l.drone.hearForeignSticks(now)
 	}
 }
 
@@ -519,13 +519,13 @@ func (r *reader) hearAutopilot(system byte, b *minimal.MessageHeartbeat, now tim
 	l.secondReported = l.secondReported || second
 	l.mu.Unlock()
 	if found && replaces {
-		l.tell.replaced(now, func() {})
+		l.drone.hearReplaced(now, func() {})
 	}
 	if found {
 		l.log.Info("vehicle found", "system", system, "autopilot", b.Autopilot, "type", b.Type)
 	}
 	if second {
-		l.tell.notice(fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies "+
+		l.drone.hearNotice(fmt.Sprintf("a second vehicle is on this line, system %d; mavrest flies "+
 			"system %d, which it heard first; start mavrest with -system %d or -system %d to choose",
 			system, vehicle, vehicle, system))
 	}
@@ -552,7 +552,7 @@ func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
 	asks := from == ofOther && a.mustAsk(now)
 	l.mu.Unlock()
 	if both {
-		l.tell.notice(fmt.Sprintf("system %d is heard from two addresses, %s and %s: two vehicles "+
+		l.drone.hearNotice(fmt.Sprintf("system %d is heard from two addresses, %s and %s: two vehicles "+
 			"with one id, or one on two links; %s is ignored", system, was, other, other))
 	}
 	if asks {
@@ -568,7 +568,7 @@ func (r *reader) atItsAddress(m message.Message, now time.Time) bool {
 		l.mu.Unlock()
 	}
 	if from == ofReplaced {
-		l.tell.replaced(now, func() {
+		l.drone.hearReplaced(now, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.address.adoptOther()
@@ -601,7 +601,7 @@ func (r *reader) countNumber(h header, now time.Time) (repeated bool) {
 
 // sayStranger says that another program has our ids.
 func (l *link) sayStranger(f rawFrame) {
-	l.tell.notice(fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each "+
+	l.drone.hearNotice(fmt.Sprintf("another program uses mavrest's MAVLink ids, %d/%d, and each "+
 		"takes the other's acks for its own; give that program another component id (MAVROS: component_id, "+
 		"MAVSDK: its Configuration, pymavlink: source_component), or, if it is a second mavrest, stop one of them",
 		f.system, f.component))
@@ -615,7 +615,7 @@ func (r *reader) hearOwn(f rawFrame, m message.Message, now time.Time) {
 	l.mu.Lock()
 	left := l.lag.hear(m, ordered, f.came)
 	l.mu.Unlock()
-	l.tell.message(heard{at: now, msg: m, leaving: left, ordered: ordered, system: f.system})
+	l.drone.hear(heard{at: now, msg: m, leaving: left, ordered: ordered, system: f.system})
 }
 
 // sticksTarget returns the system that sticks are for; 0 if m is another message.
