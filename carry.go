@@ -24,7 +24,8 @@ func (d *drone) do(r request) (a answer, err error) {
 		t := d.cmd.newTask(r, time.Now())
 		defer func() { sent = t.command != nil }()
 
-		if err = d.cmd.takenMeanwhile(t.askedAt); err == nil {
+		t.endIfTaken()
+		if err = t.mustEnd(); err == nil {
 			err = d.perform(w, t)
 		}
 		err = d.explained(w, err)

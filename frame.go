@@ -449,27 +449,27 @@ func newLayout(of *codec) *layout {
 	l := &layout{msg: v.Interface().(message.Message)}
 	v = v.Elem()
 	const extensions = 0
+	groups := [9][]reflect.StructField{}
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		group := wireSize(f)
+		if f.Tag.Get("mavext") != "" {
+			group = extensions
+		}
+		groups[group] = append(groups[group], f)
+	}
 	for _, group := range []int{8, 4, 2, 1, extensions} {
-		for i := range v.NumField() {
-			f := v.Type().Field(i)
-			size := wireSize(f)
-			belongs := size
-			if f.Tag.Get("mavext") != "" {
-				belongs = extensions
-			}
-			if belongs != group {
-				continue
-			}
-			switch to := v.Field(i); to.Kind() {
+		for _, f := range groups[group] {
+			switch to := v.Field(f.Index[0]); to.Kind() {
 			case reflect.String:
 				length, _ := strconv.Atoi(f.Tag.Get("mavlen"))
 				l.add(length, to)
 			case reflect.Array:
 				for n := range to.Len() {
-					l.add(size, to.Index(n))
+					l.add(wireSize(f), to.Index(n))
 				}
 			default:
-				l.add(size, to)
+				l.add(wireSize(f), to)
 			}
 		}
 	}

@@ -118,16 +118,6 @@ func (c *commander) newTask(r request, askedAt time.Time) *task {
 	return &task{commander: c, request: r, askedAt: askedAt}
 }
 
-// takenMeanwhile is the takeover that came while the program stood still, where a request may have come before it: it
-// waited for the program too.
-func (c *commander) takenMeanwhile(askedAt time.Time) error {
-	s := &c.stood
-	if c.taken == nil || c.takenAt.Before(s.since) || askedAt.Sub(s.over) >= readsFor {
-		return nil
-	}
-	return c.taken
-}
-
 // takeoffAhead is the destination of a takeoff that is under way or waits before t; nil: there is none.
 func (q *queue) takeoffAhead(t *task) *aim {
 	for _, o := range q.tasks {
@@ -274,6 +264,15 @@ func (t *task) end(why *commandError) {
 		t.endedBy = why
 	}
 	t.commander.bell.ring()
+}
+
+// endIfTaken ends a new task where a takeover was heard since the program stood still: its request waited for the
+// program too, and may have come before that.
+func (t *task) endIfTaken() {
+	c := t.commander
+	if c.taken != nil && !c.takenAt.Before(c.stood.since) && t.askedAt.Sub(c.stood.over) < readsFor {
+		t.end(c.taken)
+	}
 }
 
 // mustNotAct is why mavrest may not send a command that no client asks for at this moment; nil:
