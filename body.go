@@ -79,14 +79,15 @@ func oneWay(ways ...[]field) error {
 const maxBody = 4 << 10
 
 // readFields reads the body, which is empty or one JSON object, into the route's fields. It returns
-// the body for the log. example is a body that works; wait is how long a body whose length was not given may follow.
+// the body for the log. example is a body that works; patience is how long a body whose length was not given may
+// follow.
 func readFields(
-	w http.ResponseWriter, r *http.Request, example string, fields []field, wait time.Duration,
+	w http.ResponseWriter, r *http.Request, example string, fields []field, patience time.Duration,
 ) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeBadRequest, "the fields go into the body as JSON, not into the query")
 	}
-	if err := checkLength(w, r, wait); err != nil {
+	if err := checkLength(w, r, patience); err != nil {
 		return nil, err
 	}
 
@@ -116,11 +117,11 @@ var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command nee
 // checkLength returns an error if a request announces a body and does not say how long it is, or if one follows it.
 // HTTP then knows of no body: a takeoff to 3 m would climb to the default, a landing there would land
 // here. The answer ends the connection: the body would be read as the next request.
-func checkLength(w http.ResponseWriter, r *http.Request, wait time.Duration) error {
+func checkLength(w http.ResponseWriter, r *http.Request, patience time.Duration) error {
 	// -1 for chunks
 	lengthGiven := r.ContentLength != 0 || r.Header["Content-Length"] != nil
 	header := announcesBody(r.Header)
-	if lengthGiven || (header == "" && !connOf(r).bodyFollows(wait)) {
+	if lengthGiven || (header == "" && !connOf(r).bodyFollows(patience)) {
 		return nil
 	}
 

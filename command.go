@@ -180,7 +180,7 @@ func (a *acks) modeAnswered(cmd common.MAV_CMD) {
 	}
 }
 
-// hearReport takes each report when it comes.
+// hearReport takes each report when it is judged.
 func (a *acks) hearReport(r report) {
 	for _, c := range a.waiting {
 		c.see(r)
@@ -204,7 +204,7 @@ func (c *command) proven(last report, taken bool) bool {
 	return c.seen && (c.acked() || c.step.byReport())
 }
 
-// shows reports whether the newest report shows what the command asks for. Where the vehicle showed the same before
+// shows reports whether a report shows what the command asks for. Where the vehicle showed the same before
 // the first copy, the ack must have come before the report.
 func (c *command) shows(r report) bool {
 	// What the command asks for.

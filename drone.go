@@ -340,15 +340,15 @@ func (d *drone) lands(now time.Time) bool {
 // a newer message does neither, and telemetry has not taken it: it may be older than the last report.
 func (d *drone) hearHeartbeat(m *minimal.MessageHeartbeat, h heard) {
 	now := h.at
+	if !h.ordered {
+		d.machine.reports.takeAlive(now)
+		return
+	}
 	maybeWarning := d.firmware() == px4 && d.tel.id.version != 0 && d.tel.id.version < px4CriticalActs
 	beat := shownMode{
 		custom:   m.CustomMode,
 		armed:    m.BaseMode&minimal.MAV_MODE_FLAG_SAFETY_ARMED != 0,
 		failsafe: d.tel.beat.critical && !maybeWarning,
-	}
-	if !h.ordered {
-		d.machine.reports.takeAlive(now)
-		return
 	}
 	for _, shown := range d.machine.reports.takeHeartbeat(beat, d.machine.last.shownMode, h.leaving, now) {
 		d.takeReport(d.machine.judge(d.reportOf(shown, now)), now)

@@ -123,7 +123,7 @@ const (
 	// ofMoved: the vehicle's new address: it is the same vehicle
 	ofMoved
 
-	// ofReplaced: a vehicle that has started again, or another one: follow makes its address the vehicle's
+	// ofReplaced: a vehicle that has started again, or another one: the link follows it (events.hearReplaced)
 	ofReplaced
 )
 

@@ -17,7 +17,8 @@ type stickInput struct {
 	from netip.Addr
 }
 
-// input takes the client's sticks, which go out when the change ends. It returns the mode that they act in.
+// input takes the client's sticks, which go out when the change ends, or once all was read where the program has just
+// stood still. It returns the mode that they act in.
 func (d *drone) input(in stickInput) (mode Mode, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -313,7 +313,7 @@ func (m *manoeuvre) aim(v view) *aim {
 	return &aim{to, m.done}
 }
 
-// below is how far the vehicle is below the target's height. It compares metres above the sea if
+// below is how far the vehicle is below its destination's height. It compares metres above the sea if
 // both are known: later corrections of home then change nothing.
 func (m *manoeuvre) below(v view) float64 {
 	if low := m.plan.destination.amsl - v.place.amsl; !math.IsNaN(low) {

@@ -916,8 +916,8 @@ func (w *writer) put(o outgoing) error {
 	return err
 }
 
-// awaitsAnswer reports whether what answers a message is awaited. Nothing answers a HEARTBEAT, and what only begins a
-// stream or brings a message for the status has time.
+// awaitsAnswer reports whether what a message may bring about is awaited: an answer, or what sticks make the vehicle
+// report. A HEARTBEAT brings nothing, and what only begins a stream or brings a message for the status has time.
 func awaitsAnswer(m message.Message) bool {
 	switch m := m.(type) {
 	case *minimal.MessageHeartbeat:

@@ -240,7 +240,7 @@ type plan struct {
 	// destination is where it flies to; a takeoff has only the altitude.
 	destination *place
 
-	// second: the landing at a place, sent once the target is reached; nil: no second leg
+	// second: the landing at a place, sent once the destination is reached; nil: no second leg
 	second *step
 
 	// stop: the hold that stops what drives before it is disarmed; nil: it stands, or is not disarmed

@@ -53,8 +53,8 @@ func (d *drone) send(w waiter, t *task, s *step) error {
 	return t.failure(c, end)
 }
 
-// untilGone decides for a step until its first copy has gone. Where x is the zero value the step is due, and x its
-// departure, once it is ready.
+// untilGone decides for a step until its first copy has gone. x is its departure, the zero value until the step is
+// ready: then it is due.
 func (d *drone) untilGone(t *task, s *step, x *departure, now time.Time) decision {
 	if x.due.IsZero() {
 		if at := d.ready(s); now.Before(at) {

@@ -33,7 +33,7 @@ type queue struct {
 	takenAt time.Time
 }
 
-// commander is the queue, and what the steps of the task that is under way are sent by (send.go).
+// commander is the queue, and what the steps of the task that is under way are sent by (send.go, command.go).
 type commander struct {
 	queue
 
