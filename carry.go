@@ -23,8 +23,7 @@ func (d *drone) do(r request) (a answer, err error) {
 	d.changeMayWait(func(w waiter) {
 		t := d.cmd.newTask(r, time.Now())
 		defer func() { sent = t.command != nil }()
-
-		t.endIfTaken()
+		d.arrive(w, t)
 		if err = t.mustEnd(); err == nil {
 			err = d.perform(w, t)
 		}
@@ -34,6 +33,23 @@ func (d *drone) do(r request) (a answer, err error) {
 		a = t.answer
 	})
 	return a, err
+}
+
+// arrive waits, where the program has just stood still, until all was read that had come by then, and until the
+// requests that came before this one have begun: they waited for the program too. What somebody else did meanwhile ends
+// it: it may have come before that.
+func (d *drone) arrive(w waiter, t *task) {
+	c := d.cmd
+	c.stood.woke(d.dueAt, time.Now())
+	before := c.arrived
+	c.arrived++
+	w.wait(t.askedAt.Add(2*readsFor), func() bool { return c.begun >= before })
+	c.begun = before + 1
+	c.bell.ring()
+	if c.taken != nil && !c.takenAt.Before(c.stood.since) && t.askedAt.Sub(c.stood.over) < readsFor {
+		t.end(c.taken)
+	}
+	t.askedAt = time.Now()
 }
 
 // awaitEnd waits until a manoeuvre is complete, or returns what ended it (drone.watch looks each 0.2 s); began is when

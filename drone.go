@@ -257,15 +257,11 @@ func (d *drone) changeQuietly(f func()) {
 	d.cmd.bell.ring()
 }
 
-// changeMayWait is change for an f that waits: then mu is unlocked, and what follows is done before. Where the program
-// has just stood still f begins once all was read that had come by then.
+// changeMayWait is change for an f that waits: then mu is unlocked, and what follows is done before.
 func (d *drone) changeMayWait(f func(w waiter)) {
 	d.mu.Lock()
 	defer d.unlockChanged()
-	w := waiter{mu: &d.mu, bell: &d.cmd.bell, settle: d.settle, stood: &d.cmd.stood}
-	d.cmd.stood.woke(d.dueAt, time.Now())
-	w.wait(time.Now(), func() bool { return true })
-	f(w)
+	f(waiter{mu: &d.mu, bell: &d.cmd.bell, settle: d.settle, stood: &d.cmd.stood})
 }
 
 func (d *drone) unlockChanged() {

@@ -495,6 +495,33 @@ func TestARequestThatWaitedForTheProgramDoesNotGoOutOverAPilotsSwitch(t *testing
 	}
 }
 
+// In real time, as the tests above.
+func TestOfRequestsThatWaitedForTheProgramTheNewestWins(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the program stands still")
+	}
+	t.Parallel()
+	p, _ := startAloft(t)
+	for i := range 6 {
+		first, last := `{"mode":"rtl"}`, `{"mode":"hold"}`
+		if i%2 == 1 {
+			first, last = last, first
+		}
+		http.DefaultClient.CloseIdleConnections() // as with curl, each has a connection of its own
+		p.stops(t)
+		older := p.posts(t, "/mode", first)
+		time.Sleep(50 * time.Millisecond)
+		newer := p.posts(t, "/mode", last)
+		time.Sleep(250 * time.Millisecond)
+		p.Process.Signal(syscall.SIGCONT)
+		answers := <-older + ", then " + <-newer
+		if got := p.get(t, "/mode"); !strings.Contains(got, last[1:len(last)-1]) {
+			t.Errorf("%s, then %s: the mode is %s; %s", first, last, got, answers)
+		}
+	}
+	p.end(t)
+}
+
 // startAloft starts the program, and a simulated drone that flies and has shown its family.
 func startAloft(t *testing.T) (*program, *simulator) {
 	address := freeAddress(t, "udp")

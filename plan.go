@@ -176,19 +176,15 @@ func checkDescent(at place, home point, amsl float64) error {
 		return nil
 	}
 	vehicle := ""
+	plainly := ""
 	if !math.IsNaN(belowVehicle) {
 		vehicle = fmt.Sprintf(", and %.0f m below the drone, which is at %.0f m", belowVehicle, at.amsl)
 	}
-	return refuse(codeOutOfRange, "altitude_msl: %g m is %.0f m below home, which is at %.0f m above the sea%s%s",
-		amsl, belowHome, home.amsl, vehicle, ifMeant(-belowHome))
-}
-
-// ifMeant is how a descent is given that is meant, to a height in metres above home.
-func ifMeant(to float64) string {
-	if to < lowestAltitude {
-		return ""
+	if -belowHome >= lowestAltitude {
+		plainly = fmt.Sprintf(`; if it is meant, send "altitude":%.0f, which counts from home`, -belowHome)
 	}
-	return fmt.Sprintf(`; if it is meant, send "altitude":%.0f, which counts from home`, to)
+	return refuse(codeOutOfRange, "altitude_msl: %g m is %.0f m below home, which is at %.0f m above the sea%s%s",
+		amsl, belowHome, home.amsl, vehicle, plainly)
 }
 
 // checkHeight returns an error for a given height that its client hardly means: one above the ceiling, as a height
@@ -225,7 +221,8 @@ func (r request) checkHeight(at place, home point, above float64, assumed bool, 
 		return refuse(codeOutOfRange, "%s: %s%g m below home, and %s; climb first", field, said, centimetres(-to),
 			ground)
 	case r.offset.up != nil && to < -deepBelow && descends:
-		return refuse(codeOutOfRange, "%s: %s%g m below home%s", field, said, centimetres(-to), ifMeant(to))
+		return refuse(codeOutOfRange, "%s: %s%g m below home; if that is meant, send an altitude, which counts "+
+			"from home", field, said, centimetres(-to))
 	}
 	return nil
 }

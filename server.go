@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -376,7 +377,10 @@ func (c *connection) socket() net.Conn {
 // headListener accepts connections whose requests can be told from what follows them.
 type headListener struct{ net.Listener }
 
+// Accept returns the next connection, once the request of the one before has come as far as it can: else of those that
+// waited for the program the newest request would come first, and an older command take its place.
 func (l headListener) Accept() (net.Conn, error) {
+	runtime.Gosched()
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err

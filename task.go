@@ -16,6 +16,9 @@ type queue struct {
 	// bell: rings when something came that a task may wait for
 	bell bell
 
+	// arrived counts the requests that have come, begun those that have begun (drone.arrive).
+	arrived, begun int
+
 	// tasks: in the order in which they came; the first one is under way
 	tasks []*task
 
@@ -264,15 +267,6 @@ func (t *task) end(why *commandError) {
 		t.endedBy = why
 	}
 	t.commander.bell.ring()
-}
-
-// endIfTaken ends a new task where a takeover was heard since the program stood still: its request waited for the
-// program too, and may have come before that.
-func (t *task) endIfTaken() {
-	c := t.commander
-	if c.taken != nil && !c.takenAt.Before(c.stood.since) && t.askedAt.Sub(c.stood.over) < readsFor {
-		t.end(c.taken)
-	}
 }
 
 // mustNotAct is why mavrest may not send a command that no client asks for at this moment; nil:
