@@ -599,6 +599,7 @@ type standstill struct {
 	link *link
 
 	// since is when something was due first that came too late, and over when that was noticed; zero: there was none.
+	// One that begins while what had come is still being read continues the one before.
 	since, over time.Time
 
 	// reads: what had come by then is still being read
@@ -617,7 +618,9 @@ const (
 // woke says that what was due by time is done now.
 func (s *standstill) woke(due, now time.Time) {
 	if !due.IsZero() && now.Sub(due) > lateBy {
-		s.since = due
+		if !s.reads {
+			s.since = due
+		}
 		s.over = now
 		s.reads = true
 	}

@@ -177,6 +177,19 @@ func TestTheProgramMayStandStillAgainWhileItReads(t *testing.T) {
 	})
 }
 
+func TestAStandstillThatBeginsWhileItReadsContinuesTheOneBefore(t *testing.T) {
+	var s standstill
+	s.woke(epoch, epoch.Add(ms(51)))
+	s.woke(epoch.Add(ms(53)), epoch.Add(ms(200)))
+	lineEqual(t, "since", s.since, epoch)
+	lineEqual(t, "over", s.over, epoch.Add(ms(200)))
+	s.reads = false
+	s.woke(epoch.Add(ms(900)), epoch.Add(ms(950)))
+	lineEqual(t, "50 ms late, over", s.over, epoch.Add(ms(200)))
+	s.woke(epoch.Add(ms(900)), epoch.Add(ms(951)))
+	lineEqual(t, "another one, since", s.since, epoch.Add(ms(900)))
+}
+
 func TestAnotherVehicleHasItsOwnParameters(t *testing.T) {
 	inLinkBubble(t, func(t *testing.T) {
 		b := newLineBench(t, copterBeat(), func(b *lineBench) { b.params["SYSID_MYGCS"] = 250; b.boot = 20000 })
