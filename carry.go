@@ -14,6 +14,7 @@ import (
 // do carries a client's request out. It returns when the vehicle shows what the request leads
 // to, or with a *commandError that says why it does not.
 func (d *drone) do(r request) (a answer, err error) {
+	turn := d.cmd.arrived.Add(1)
 	sent := false
 	defer func() {
 		if v := recover(); v != nil {
@@ -23,7 +24,7 @@ func (d *drone) do(r request) (a answer, err error) {
 	d.changeMayWait(func(w waiter) {
 		t := d.cmd.newTask(r, time.Now())
 		defer func() { sent = t.command != nil }()
-		d.arrive(w, t)
+		d.arrive(w, t, turn)
 		if err = t.mustEnd(); err == nil {
 			err = d.perform(w, t)
 		}
@@ -36,15 +37,13 @@ func (d *drone) do(r request) (a answer, err error) {
 }
 
 // arrive waits, where the program has just stood still, until all was read that had come by then, and until the
-// requests that came before this one have begun: they waited for the program too. What somebody else did meanwhile ends
-// it: it may have come before that.
-func (d *drone) arrive(w waiter, t *task) {
+// requests that came before this one have begun: they waited for the program too. turn is its place among all. What
+// somebody else did meanwhile ends it: it may have come before that.
+func (d *drone) arrive(w waiter, t *task, turn int64) {
 	c := d.cmd
 	c.stood.woke(d.dueAt, time.Now())
-	before := c.arrived
-	c.arrived++
-	w.wait(t.askedAt.Add(2*readsFor), func() bool { return c.begun >= before })
-	c.begun = before + 1
+	w.wait(t.askedAt.Add(2*readsFor), func() bool { return c.begun >= turn-1 })
+	c.begun = turn
 	c.bell.ring()
 	if c.taken != nil && !c.takenAt.Before(c.stood.since) && t.askedAt.Sub(c.stood.over) < readsFor {
 		t.end(c.taken)
