@@ -14,7 +14,7 @@ import (
 // do carries a client's request out. It returns when the vehicle shows what the request leads
 // to, or with a *commandError that says why it does not.
 func (d *drone) do(r request) (a answer, err error) {
-	turn := d.cmd.arrived.Add(1)
+	turn := d.arrived.Add(1)
 	sent := false
 	defer func() {
 		if v := recover(); v != nil {

@@ -38,6 +38,9 @@ type drone struct {
 	// ended: closed when the program ends: whoever waits for a manoeuvre returns
 	ended chan struct{}
 
+	// arrived counts the requests that have come, before any of them has the mutex.
+	arrived atomic.Int64
+
 	// changes: grows with each change that a status may show, and before each wait: streams (api.sendEvents) and
 	// planAnew look at it
 	changes atomic.Uint64

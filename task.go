@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/bluenviron/gomavlib/v3/pkg/dialects/common"
@@ -17,10 +16,8 @@ type queue struct {
 	// bell: rings when something came that a task may wait for
 	bell bell
 
-	// arrived counts the requests that have come, before any of them has the mutex, begun those that have begun
-	// (drone.arrive).
-	arrived atomic.Int64
-	begun   int64
+	// begun is how many requests have begun (drone.arrive).
+	begun int64
 
 	// tasks: in the order in which they came; the first one is under way
 	tasks []*task
