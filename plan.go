@@ -221,8 +221,8 @@ func (r request) checkHeight(at place, home point, above float64, assumed bool, 
 		return refuse(codeOutOfRange, "%s: %s%g m below home, and %s; climb first", field, said, centimetres(-to),
 			ground)
 	case r.offset.up != nil && to < -deepBelow && descends:
-		return refuse(codeOutOfRange, "%s: %s%g m below home; if that is meant, send an altitude, which counts "+
-			"from home", field, said, centimetres(-to))
+		return refuse(codeOutOfRange, "%s: %s%g m below home, which is deep; if it is meant, send an altitude",
+			field, said, centimetres(-to))
 	}
 	return nil
 }

@@ -249,7 +249,7 @@ func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
 		{200, 488, 1, "up: 200 m up is 210 m above home, and the ceiling is 120 m"},
 		{-60, 488, 1, "up: -60 m up is 50 m below home, and the drone is 1.0 m above the ground"},
 		{-40, 488, 10, ""},
-		{-41, 488, 10, "up: -41 m up is 31 m below home; if that is meant, send an altitude"},
+		{-41, 488, 10, "up: -41 m up is 31 m below home, which is deep; if it is meant, send an altitude"},
 		{-500, 488, 10, "up: -500 m up is 490 m below home"},
 		{-500, 514, 10, "up: -500 m up is 516 m below home"},
 		{3, 540, 10, ""},
