@@ -37,16 +37,16 @@ func (d *drone) do(r request) (a answer, err error) {
 }
 
 // arrive waits, where the program has just stood still, until all was read that had come by then, and until the
-// requests that came before this one have begun: they waited for the program too. turn is its place among all. What
-// somebody else did meanwhile ends it: it may have come before that.
+// requests that came before this one have begun: they waited for the program too. turn says how many have come, with
+// this one. What ended everything meanwhile ends this one too: it may have come before that.
 func (d *drone) arrive(w waiter, t *task, turn int64) {
 	c := d.cmd
 	c.stood.woke(d.dueAt, time.Now())
 	w.wait(t.askedAt.Add(2*readsFor), func() bool { return c.begun >= turn-1 })
 	c.begun = turn
 	c.bell.ring()
-	if c.taken != nil && !c.takenAt.Before(c.stood.since) && t.askedAt.Sub(c.stood.over) < readsFor {
-		t.end(c.taken)
+	if c.allEnded != nil && !c.allEndedAt.Before(c.stood.since) && t.askedAt.Sub(c.stood.over) < readsFor {
+		t.end(c.allEnded)
 	}
 	t.askedAt = time.Now()
 }

@@ -422,7 +422,7 @@ func TestAStepGoesOutAfterAReport(t *testing.T) {
 
 		{"the program stood still: what is read then may have come in it", client, armIt, 5,
 			"-60 stands, -50 report, 4 answer, 6 report", "go 6"},
-		{"it stood still, and was asked since", client, armIt, 5, "-60 stands, -55 answers, -50 report", "go 0"},
+		{"it stood still, and was asked since", client, armIt, 5, "-60 stands, -55 proof, -50 report", "go 0"},
 		{"it has read for 0.5 s since", client, armIt, 5, "-600 stands, -100 report", "go 0"},
 		{"it stood still, urgent", client, landHere, 5, "-60 stands, -50 report", "go 100"},
 

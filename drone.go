@@ -286,7 +286,7 @@ func (d *drone) hearMessage(h heard) {
 
 	// A HEARTBEAT behind a newer message may show a state that has ended.
 	_, beats := h.msg.(*minimal.MessageHeartbeat)
-	if restarted := (h.ordered || !beats) && d.tel.hear(h.msg, h.left); restarted {
+	if late := beats && !h.ordered; !late && d.tel.hear(h.msg, h.left) {
 		d.restarted(now, restartedWhy)
 	}
 

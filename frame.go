@@ -504,6 +504,7 @@ func wireSize(f reflect.StructField) int {
 	return int(f.Type.Size())
 }
 
+// read sets the field from a payload. FuzzMessages sees a type that is missing here.
 func (f *wireField) read(payload *[255]byte) {
 	b := payload[f.from : f.from+f.size]
 	le := binary.LittleEndian

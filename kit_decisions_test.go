@@ -79,7 +79,7 @@ func (f *following) comes(what string) {
 	case "answer": // to the newest question: what comes from now on left after that
 		f.proves = f.reports.asked
 		return
-	case "answers": // to a question of this moment
+	case "proof": // that what comes from now on left after this moment
 		f.proves = f.now
 		return
 	case "stands": // the program stood still until now

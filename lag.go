@@ -375,7 +375,7 @@ func (l *lineLag) now(now time.Time) (behind time.Duration, known bool) {
 	return l.behind, l.runs && now.Sub(l.at) < clockFor
 }
 
-// fallen is by how much more the line is behind than it was at its quickest in the last seconds.
+// fallen is by how much more the line is behind than it was at its quickest in the last seconds; 0 if no clock tells.
 func (l *lineLag) fallen() time.Duration {
 	if !l.tells() {
 		return 0

@@ -209,22 +209,23 @@ func (r request) checkHeight(at place, home point, above float64, assumed bool, 
 	if r.altitudeMSL != nil && math.IsNaN(home.amsl) {
 		from, to, now = "the drone", *r.altitudeMSL-at.amsl, 0
 	}
+	why := ""
 	switch descends := to <= now; {
 	case to > ceiling && !descends:
 		return refuse(codeOutOfRange, "%s: %s%g m above %s, and the ceiling is %g m; to fly higher start mavrest "+
 			"with -ceiling %.0f", field, said, centimetres(to), from, ceiling, math.Ceil(to))
 	case from == "home" && to < -homeMoves && above < lowOver && !(to >= now):
-		ground := fmt.Sprintf("the drone is %.1f m above the ground that it left", above)
+		why = fmt.Sprintf("and the drone is %.1f m above the ground that it left; climb first", above)
 		if assumed {
-			ground = fmt.Sprintf("the drone was landing: the ground may be %.1f m below it", max(0, above))
+			why = fmt.Sprintf("and the drone was landing: the ground may be %.1f m below it; climb first",
+				max(0, above))
 		}
-		return refuse(codeOutOfRange, "%s: %s%g m below home, and %s; climb first", field, said, centimetres(-to),
-			ground)
 	case r.offset.up != nil && to < -deepBelow && descends:
-		return refuse(codeOutOfRange, "%s: %s%g m below home, which is deep; if it is meant, send an altitude",
-			field, said, centimetres(-to))
+		why = "which is deep; if it is meant, send an altitude"
+	default:
+		return nil
 	}
-	return nil
+	return refuse(codeOutOfRange, "%s: %s%g m below home, %s", field, said, centimetres(-to), why)
 }
 
 // centimetres is a height in metres, rounded for a sentence.

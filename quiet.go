@@ -57,7 +57,7 @@ func (p *streamPort) Read(b []byte) (int, error) {
 	switch {
 	case err == nil && n == 0 && len(b) > 0:
 		return n, io.EOF
-	case err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.As(err, new(syscall.Errno)):
+	case err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !ofSystem(err):
 		// A raw read of a closed descriptor has an error of its own.
 		return n, os.ErrClosed
 	}
@@ -110,7 +110,7 @@ func (c *quietTCP) Write(b []byte) (int, error) {
 
 // named is an error of the system as net/http knows it.
 func (c *quietTCP) named(op string, err error) error {
-	if _, ofSystem := err.(syscall.Errno); !ofSystem {
+	if !ofSystem(err) {
 		return err
 	}
 	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
@@ -219,6 +219,12 @@ func (c *quietCall) end(err error) (int, error) {
 	}
 	*c = quietCall{try: c.try}
 	return n, err
+}
+
+// ofSystem reports whether an error of a call is the system's, not the runtime's.
+func ofSystem(err error) bool {
+	_, is := err.(syscall.Errno)
+	return is
 }
 
 // emptied is when all was read last that had come.

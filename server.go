@@ -377,8 +377,8 @@ func (c *connection) socket() net.Conn {
 // headListener accepts connections whose requests can be told from what follows them.
 type headListener struct{ net.Listener }
 
-// Accept returns the next connection, once the request of the one before has come as far as it can: else of those that
-// waited for the program the newest request would come first, and an older command take its place.
+// Accept returns the next connection. Before, the goroutine of the last one runs until it waits: Go would run it behind
+// the next one's, so of requests that waited for the program the newest would begin first, and an older one win.
 func (l headListener) Accept() (net.Conn, error) {
 	runtime.Gosched()
 	c, err := l.Listener.Accept()

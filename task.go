@@ -31,9 +31,9 @@ type queue struct {
 	// quitting: the program ends
 	quitting bool
 
-	// taken is what ended everything last, and takenAt when that was heard; nil: nothing has.
-	taken   *commandError
-	takenAt time.Time
+	// allEnded is what ended everything last (endAll), and allEndedAt when that was heard; nil: nothing has.
+	allEnded   *commandError
+	allEndedAt time.Time
 }
 
 // commander is the queue, and what the steps of the task that is under way are sent by (send.go, command.go).
@@ -182,8 +182,8 @@ func (q *queue) leave(t *task) {
 // whoever took the drone keeps it, and one more step, or a copy, would undo a pilot's switch (rule 4).
 // A task whose step is on the wire first learns what becomes of that step.
 func (q *queue) endAll(why *commandError) {
-	q.taken = why
-	q.takenAt = time.Now()
+	q.allEnded = why
+	q.allEndedAt = time.Now()
 	q.clientActed = false
 	for _, t := range q.tasks {
 		t.end(why)

@@ -189,8 +189,6 @@ func TestEachMessageIsKeptInOurUnits(t *testing.T) {
 	}
 }
 
-// The status has one age for all velocities. An old VFR_HUD's climb and air speed must not
-// show under the age of newer ones.
 func TestAHeartbeatBehindANewerMessageShowsNoState(t *testing.T) {
 	d := mute()
 	now := time.Now()
@@ -204,6 +202,8 @@ func TestAHeartbeatBehindANewerMessageShowsNoState(t *testing.T) {
 	lineEqual(t, "state", d.tel.beat.state, "active")
 }
 
+// The status has one age for all velocities. An old VFR_HUD's climb and air speed must not
+// show under the age of newer ones.
 func TestAnOldVFRHUDDoesNotShow(t *testing.T) {
 	tel, now := newTelemetry(), time.Unix(1000, 0)
 	tel.hear(&common.MessageVfrHud{Airspeed: 7, Climb: 3}, now)
