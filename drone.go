@@ -732,7 +732,7 @@ func (w *warnings) isNew(why reason) bool {
 // logReadOnly logs once why a vehicle can be read, not commanded.
 func (d *drone) logReadOnly(v view) {
 	why := v.readOnly()
-	if !v.online || code(why) != codeUnsupported || why.Error() == d.readBecause {
+	if why == nil || !v.online || code(why) != codeUnsupported || why.Error() == d.readBecause {
 		return
 	}
 	d.readBecause = why.Error()

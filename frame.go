@@ -492,8 +492,9 @@ func (l *layout) add(size int, to reflect.Value) {
 
 // wireSize is how many bytes a number or a character of a field has on the line. Of an enum a tag says it: uint8.
 func wireSize(f reflect.StructField) int {
-	if bits, err := strconv.Atoi(strings.TrimPrefix(f.Tag.Get("mavenum"), "uint")); err == nil {
-		return bits / 8
+	if bits, isEnum := strings.CutPrefix(f.Tag.Get("mavenum"), "uint"); isEnum {
+		n, _ := strconv.Atoi(bits)
+		return n / 8
 	}
 	switch f.Type.Kind() {
 	case reflect.String:

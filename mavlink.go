@@ -410,13 +410,10 @@ func (l *link) greetLocked(to netip.AddrPort, now time.Time) {
 	l.enqueueLocked(outgoing{msg: heartbeat(minimal.MAV_TYPE_ONBOARD_CONTROLLER), to: to})
 }
 
-// handle hands on the vehicle's messages, and another program's sticks for the vehicle.
+// handle hands on the vehicle's messages, and another program's sticks for the vehicle. It reads the vehicle and its
+// address without the mutex: only this goroutine sets them.
 func (r *reader) handle(f rawFrame, now time.Time) {
 	l := r.link
-	if f.known == nil {
-		r.handleUnchecked(f, now)
-		return
-	}
 	var m message.Message
 	if f.component == autopilotID || f.id == idManualControl || f.id == idRCOverride {
 		m = r.messages.decode(f)
@@ -428,53 +425,59 @@ func (r *reader) handle(f rawFrame, now time.Time) {
 		}
 		r.hearAutopilot(f.system, b, now)
 	}
-	l.mu.Lock()
-	vehicle := l.vehicle
-	l.mu.Unlock()
-	own := f.component == autopilotID && f.system == vehicle && vehicle != 0
-	if !own {
-		l.hearOther(f, now)
-	} else if !r.atItsAddress(m, now) {
-		return
+	own := f.component == autopilotID && f.system == l.vehicle && l.vehicle != 0
+	switch {
+	case f.known == nil:
+		// Its checksum can't be checked, so it may be noise: it only fills its place among the vehicle's frames.
+		if own && r.in.from == l.address.at {
+			r.countNumber(f.header, now)
+		}
+	case !own:
+		r.handleOther(f, m, now)
+	case r.atItsAddress(m, now):
+		r.handleOwn(f, m, now)
 	}
+}
 
-	// Of the vehicle it came before; of ours a router or a radio sent it back.
-	repeated := own && r.countNumber(f.header, now)
+// handleOwn hands on a frame of the vehicle, unless it came before; m is nil if its message can't be read. Its age
+// counts from when its last byte came, also where a broken frame hid it until now.
+func (r *reader) handleOwn(f rawFrame, m message.Message, now time.Time) {
+	l := r.link
+	repeated := r.countNumber(f.header, now)
+	news := m != nil && !repeated
+	h := heard{at: now, msg: m, system: f.system, ordered: news && r.order.hear(f.seq, now)}
 	l.mu.Lock()
 	l.hearFrameLocked(now)
-	switch {
-	case !own:
-		repeated = l.recent.has(f.header, now)
-	case !repeated && f.id == idHeartbeat:
-		l.beatAt = now
-		fallthrough
-	case !repeated:
+	if !repeated {
 		l.signed = f.signed
 	}
+	if !repeated && f.id == idHeartbeat {
+		l.beatAt = now
+	}
+	if news {
+		h.leaving = l.lag.hear(m, h.ordered, f.came)
+	}
+	l.mu.Unlock()
+	if news {
+		l.drone.hear(h)
+	}
+}
+
+// handleOther takes a frame that is not the vehicle's: another program's with our ids, unless a router or a radio sent
+// ours back, or its sticks for the vehicle.
+func (r *reader) handleOther(f rawFrame, m message.Message, now time.Time) {
+	l := r.link
+	l.hearOther(f, now)
+	l.mu.Lock()
+	repeated := l.recent.has(f.header, now)
 	stranger := f.component == componentID && f.system == l.systemLocked() && !repeated && !l.idsReported
 	l.idsReported = l.idsReported || stranger
 	l.mu.Unlock()
 	if stranger {
 		l.sayStranger(f)
 	}
-	switch {
-	case repeated || vehicle == 0:
-	case own && m != nil:
-		r.hearOwn(f, m, now)
-	case !own && sticksTarget(m) == vehicle:
+	if !repeated && l.vehicle != 0 && sticksTarget(m) == l.vehicle {
 		l.drone.hearForeignSticks(now)
-	}
-}
-
-// handleUnchecked takes a frame whose message is not in the dialect: its checksum can't be checked, so it may be
-// noise. It only fills its place among the vehicle's frames.
-func (r *reader) handleUnchecked(f rawFrame, now time.Time) {
-	l := r.link
-	l.mu.Lock()
-	own := f.component == autopilotID && f.system == l.vehicle && l.vehicle != 0 && r.in.from == l.address.at
-	l.mu.Unlock()
-	if own {
-		r.countNumber(f.header, now)
 	}
 }
 
@@ -605,17 +608,6 @@ func (l *link) sayStranger(f rawFrame) {
 		"takes the other's acks for its own; give that program another component id (MAVROS: component_id, "+
 		"MAVSDK: its Configuration, pymavlink: source_component), or, if it is a second mavrest, stop one of them",
 		f.system, f.component))
-}
-
-// hearOwn hands on a message of the vehicle. Its age counts from when its last byte came, also where a broken frame hid
-// it until now.
-func (r *reader) hearOwn(f rawFrame, m message.Message, now time.Time) {
-	l := r.link
-	ordered := r.order.hear(f.seq, now)
-	l.mu.Lock()
-	left := l.lag.hear(m, ordered, f.came)
-	l.mu.Unlock()
-	l.drone.hear(heard{at: now, msg: m, leaving: left, ordered: ordered, system: f.system})
 }
 
 // sticksTarget returns the system that sticks are for; 0 if m is another message.
