@@ -20,6 +20,7 @@ func TestFacts(t *testing.T) {
 		flyTheFacts(t)
 		return
 	}
+	t.Parallel()
 	seen, chosen := map[string]bool{}, 0
 	for _, p := range allProbes() {
 		name := p.name()

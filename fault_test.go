@@ -204,6 +204,7 @@ func TestLandIsInTimeWhileClientsNeverRead(t *testing.T) {
 // TestNoiseAndSlowLines counts how single MAVLink commands are answered on slow lines, and on lines
 // that damage bytes in both directions. docs/reliability.md has the table, which -all -v prints.
 func TestNoiseAndSlowLines(t *testing.T) {
+	t.Parallel()
 	n := 200
 	if *runAll {
 		n = 1000

@@ -290,7 +290,7 @@ func (r *diaryReader) read(e entry) {
 }
 
 func parseFrames(b []byte) (list []message.Message) {
-	rd := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b)), DialectRW: simDialect()}
+	rd := frame.Reader{BufByteReader: bufio.NewReaderSize(bytes.NewReader(b), len(b)), DialectRW: simDialect()}
 	f, err := rd.Read()
 	if err != nil {
 		return nil

@@ -176,10 +176,14 @@ func at(north, east float64) string {
 
 // copied is what was heard, with a message of its own.
 func (h heard) copied() heard {
-	m := reflect.New(reflect.TypeOf(h.msg).Elem())
-	m.Elem().Set(reflect.ValueOf(h.msg).Elem())
-	h.msg = m.Interface().(message.Message)
+	h.msg = copyOf(h.msg)
 	return h
+}
+
+func copyOf(m message.Message) message.Message {
+	own := reflect.New(reflect.TypeOf(m).Elem())
+	own.Elem().Set(reflect.ValueOf(m).Elem())
+	return own.Interface().(message.Message)
 }
 
 // onTime is a message that comes at the moment at which the vehicle sends it.

@@ -286,7 +286,7 @@ func (c *cable) Close() error {
 
 // parseLine reads what the link wrote, with gomavlib's own reader.
 func parseLine(b []byte) []lineMessage {
-	r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b)), DialectRW: dialectRW}
+	r := frame.Reader{BufByteReader: bufio.NewReaderSize(bytes.NewReader(b), maxFrame), DialectRW: dialectRW}
 	var list []lineMessage
 	for {
 		f, err := r.Read()

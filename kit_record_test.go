@@ -145,6 +145,7 @@ type recorded struct {
 func readRecords(t *testing.T, b []byte) (list []recorded) {
 	t.Helper()
 	var d deframer
+	var messages decoder
 	for len(b) > stampBytes {
 		at := time.UnixMicro(int64(binary.BigEndian.Uint64(b)))
 		f, size := d.candidate(bytes.Clone(b[stampBytes:min(len(b), stampBytes+maxFrame)]))
@@ -157,7 +158,7 @@ func readRecords(t *testing.T, b []byte) (list []recorded) {
 		if f.signed {
 			t.Fatalf("record %d is signed", len(list))
 		}
-		list = append(list, recorded{at, f, f.decode()})
+		list = append(list, recorded{at, f, copyOf(messages.decode(f))})
 		b = b[stampBytes+size:]
 	}
 	return list

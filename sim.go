@@ -1358,7 +1358,7 @@ func (p *simPort) next() frame.Frame {
 		if n < 8 {
 			continue
 		}
-		r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b[:n])), DialectRW: simDialect()}
+		r := frame.Reader{BufByteReader: bufio.NewReaderSize(bytes.NewReader(b[:n]), n), DialectRW: simDialect()}
 		if f, err := r.Read(); err == nil {
 			return f
 		}

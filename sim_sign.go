@@ -64,7 +64,7 @@ func (x *simSignature) signed(b []byte, toGCS bool) []byte {
 	if x == nil || b[0] != frame.V2MagicByte {
 		return b
 	}
-	r := frame.Reader{BufByteReader: bufio.NewReader(bytes.NewReader(b))}
+	r := frame.Reader{BufByteReader: bufio.NewReaderSize(bytes.NewReader(b), len(b))}
 	read, err := r.Read()
 	if err != nil {
 		// The simulator's own writer wrote it.

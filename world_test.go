@@ -28,6 +28,7 @@ func FuzzPilot(f *testing.F) {
 
 // TestSoak flies for as long as -soak says. Each seed is a flight.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	total := *soakTime
 	if testing.Short() {
 		total /= 4
