@@ -383,6 +383,9 @@ func stickChecks() []stickWord {
 			}},
 		{"goes out X Y Z R", "the sticks that were streamed last, in thousandths", "goes out 300 0 500 0",
 			func(h *stickFlight, a []string) string {
+				if len(h.frames) == 0 {
+					return "nothing went out"
+				}
 				got := h.frames[len(h.frames)-1].axes
 				return unless(fmt.Sprintf("{%s}", strings.Join(a, " ")) == fmt.Sprint(got), "went out", got)
 			}},

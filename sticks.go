@@ -20,6 +20,10 @@ const (
 	// stickArms is how long it runs before ArduPilot arms on it alone.
 	stickArms = 2100 * time.Millisecond
 
+	// stickLowers is the time from the stream's last change, or its end, to an arming, which a raised throttle forbids:
+	// a low one goes out with the next frame, and the autopilot takes it in its own turn.
+	stickLowers = 200 * time.Millisecond
+
 	// stickStill is how long we keep the axes still before PX4 is to leave a stick mode. Up to 1.17 it calls them
 	// moving for 1.6 s.
 	stickStill = 2 * time.Second
@@ -255,16 +259,22 @@ func (s *sticks) mustRest(v situation, toSticks bool) bool {
 
 // ready is when the sticks allow a step; zero: now. needsStream means that a stream, if one runs,
 // must have run for a while before the step.
-func (s *sticks) ready(needsStream bool, v situation, arming bool) time.Time {
+func (s *sticks) ready(needsStream bool, v situation, arming bool) (at time.Time) {
 	switch {
 	case s.phase == stickOff && arming && v.firmware == px4:
 		return s.since.Add(stickGone)
 	case s.phase == stickOff || !needsStream:
-		return time.Time{}
 	case arming && v.firmware.ardupilot() && s.src.receiver == receiverNone:
-		return s.since.Add(stickArms)
+		at = s.since.Add(stickArms)
+	default:
+		at = s.since.Add(stickLead)
 	}
-	return s.since.Add(stickLead)
+
+	// A client's throttle is the client's to lower.
+	if arming && s.phase != stickClient {
+		at = later(at, later(s.since, s.restsFrom).Add(stickLowers))
+	}
+	return at
 }
 
 // streamForArming is streamForMode where no stream runs. One that runs, even the client's, stays as it is.

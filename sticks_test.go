@@ -36,7 +36,7 @@ func TestAStickModeIsCommandedOnceItsStreamHasRun(t *testing.T) {
 		{"px4", "sets position, becomes disarmed, +6s", false, true, 0},
 		{"px4", "sets position, becomes disarmed, +5s, now off", false, true, time.Second},
 		{"px4", "sets position, becomes disarmed, +5s, now off", true, false, 0},
-		{"copter none", "sets position, becomes disarmed, +5s, now off", false, true, 0},
+		{"copter none", "sets position, becomes disarmed, +5s, now off", false, true, stickLowers},
 	} {
 		t.Run(r.vehicle+" "+r.script, func(t *testing.T) {
 			h := parseStickFlight(t, r.vehicle)
