@@ -323,6 +323,7 @@ func (a *api) doRequest(
 	}
 	log.Info("request")
 	began := time.Now()
+	req.came = connOf(r).lastCame()
 	accepted, err := a.drone.do(*req)
 	took := time.Since(began).Round(time.Millisecond)
 	if err != nil {

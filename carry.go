@@ -14,7 +14,6 @@ import (
 // do carries a client's request out. It returns when the vehicle shows what the request leads
 // to, or with a *commandError that says why it does not.
 func (d *drone) do(r request) (a answer, err error) {
-	turn := d.arrived.Add(1)
 	sent := false
 	defer func() {
 		if v := recover(); v != nil {
@@ -24,7 +23,7 @@ func (d *drone) do(r request) (a answer, err error) {
 	d.changeMayWait(func(w waiter) {
 		t := d.cmd.newTask(r, time.Now())
 		defer func() { sent = t.command != nil }()
-		d.arrive(w, t, turn)
+		d.arrive(w, t)
 		if err = t.mustEnd(); err == nil {
 			err = d.perform(w, t)
 		}
@@ -36,19 +35,29 @@ func (d *drone) do(r request) (a answer, err error) {
 	return a, err
 }
 
-// arrive waits, where the program has just stood still, until all was read that had come by then, and until the
-// requests that came before this one have begun: they waited for the program too. turn says how many have come, with
-// this one. What ended everything meanwhile ends this one too: it may have come before that.
-func (d *drone) arrive(w waiter, t *task, turn int64) {
+// arrive waits, where the program has just stood still, until all was read, and until the requests that came before
+// this one have begun: they waited for the program too, and Go runs last what came first. What ended everything
+// meanwhile ends this one too: it may have come before that.
+func (d *drone) arrive(w waiter, t *task) {
 	c := d.cmd
-	c.stood.woke(d.dueAt, time.Now())
-	w.wait(t.askedAt.Add(2*readsFor), func() bool { return c.begun >= turn-1 })
-	c.begun = turn
+	c.arriving = append(c.arriving, t)
+	d.awaitRead(w)
+
+	// By then the others are here as well.
+	w.wait(c.stood.over.Add(lateBy), func() bool { return false })
+	w.wait(t.askedAt.Add(2*readsFor), func() bool { return c.isOldest(t) })
+	c.arriving = slices.DeleteFunc(c.arriving, func(other *task) bool { return other == t })
 	c.bell.ring()
 	if c.allEnded != nil && !c.allEndedAt.Before(c.stood.since) && t.askedAt.Sub(c.stood.over) < readsFor {
 		t.end(c.allEnded)
 	}
 	t.askedAt = time.Now()
+}
+
+// awaitRead waits, where the program has just stood still, until all was read that had come by then.
+func (d *drone) awaitRead(w waiter) {
+	d.cmd.stood.woke(d.dueAt, time.Now())
+	w.wait(time.Now(), func() bool { return true })
 }
 
 // awaitEnd waits until a manoeuvre is complete, or returns what ended it (drone.watch looks each 0.2 s); began is when

@@ -38,9 +38,6 @@ type drone struct {
 	// ended: closed when the program ends: whoever waits for a manoeuvre returns
 	ended chan struct{}
 
-	// arrived counts the requests that have come, before any of them has the mutex.
-	arrived atomic.Int64
-
 	// changes: grows with each change that a status may show, and before each wait: streams (api.sendEvents) and
 	// planAnew look at it
 	changes atomic.Uint64
@@ -134,6 +131,9 @@ func (d *drone) farewell(w waiter) {
 	if d.sticks.phase != stickOff && v.flying() {
 		d.log.Warn("stopping in the air after sticks: the autopilot's own failsafe for lost sticks may follow "+
 			"(docs/install.md, 7)", "mode", v.mode)
+	}
+	if d.cmd.onWayToLand() {
+		d.log.Warn("stopping amid a landing at a place: the drone will stay over the place, and nothing lands it")
 	}
 }
 

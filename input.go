@@ -17,15 +17,18 @@ type stickInput struct {
 	from netip.Addr
 }
 
-// input takes the client's sticks, which go out when the change ends, or once all was read where the program has just
-// stood still. It returns the mode that they act in.
+// input takes the client's sticks, which go out when the change ends. It returns the mode that they act in.
 func (d *drone) input(in stickInput) (mode Mode, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = bug(d.log, v, true)
 		}
 	}()
-	d.change(func() {
+	d.changeMayWait(func(w waiter) {
+		d.awaitRead(w)
+
+		// While a number is kept no stick moves.
+		w.wait(time.Now().Add(urgentKept), func() bool { return len(d.machine.reports.kept) == 0 })
 		mode, err = d.takeInput(in)
 		err = d.withActed(err, false)
 	})

@@ -496,43 +496,81 @@ func TestARequestThatWaitedForTheProgramDoesNotGoOutOverAPilotsSwitch(t *testing
 }
 
 // In real time, as the tests above.
+func TestSticksThatWaitedForTheProgramAreRefusedOfADroneThatAPilotTook(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the program stands still for a second")
+	}
+	t.Parallel()
+	p, s := startAloft(t)
+	if code, answer := p.post(t, "/mode", `{"mode":"position"}`); code != 200 {
+		t.Fatalf("it answered %d %s", code, answer)
+	}
+	p.stops(t)
+	answered := p.posts(t, "/input", `{"pitch":0.2,"timeout":2}`)
+	time.Sleep(200 * time.Millisecond)
+	s.pilotMode(px4Custom(2, 0))
+	time.Sleep(800 * time.Millisecond)
+	p.Process.Signal(syscall.SIGCONT)
+	if answer := <-answered; !strings.Contains(answer, "409 ") || !strings.Contains(answer, "took the drone") {
+		t.Errorf("it answered %s", answer)
+	}
+	p.end(t)
+}
+
+// In real time, as the tests above. A connection is new, or was kept alive.
 func TestOfRequestsThatWaitedForTheProgramTheNewestWins(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the program stands still")
 	}
 	t.Parallel()
 	p, _ := startAloft(t)
-	ask := func(body string) net.Conn {
+	dial := func() net.Conn {
 		c, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(p.base, "http://"), "/api/drone"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(c, "POST /api/drone/mode HTTP/1.1\r\nHost: drone\r\nConnection: close\r\n"+
-			"Content-Length: %d\r\n\r\n%s", len(body), body)
 		return c
 	}
-	var wrong []string
-	for i := range 10 {
-		first, last := `{"mode":"rtl"}`, `{"mode":"hold"}`
-		if i%2 == 1 {
-			first, last = last, first
+	ask := func(c net.Conn, body string) {
+		fmt.Fprintf(c, "POST /api/drone/mode HTTP/1.1\r\nHost: drone\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}
+	answered := func(c net.Conn) {
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
+	}
+	kept := [2]net.Conn{dial(), dial()}
+	for _, c := range kept {
+		ask(c, `{"mode":"hold"}`)
+		answered(c)
+	}
+	for i := range 12 {
+		bodies := [2]string{`{"mode":"rtl"}`, `{"mode":"hold"}`}
+		if i%3 == 0 {
+			slices.Reverse(bodies[:])
+		}
+		conns := kept
+		for k := range conns {
+			if i>>k&1 == 1 {
+				conns[k] = dial()
+				defer conns[k].Close()
+			}
 		}
 		p.stops(t)
-		older, newer := ask(first), ask(last)
-		time.Sleep(250 * time.Millisecond)
-		p.Process.Signal(syscall.SIGCONT)
-		io.ReadAll(older)
-		io.ReadAll(newer)
-		if got := p.get(t, "/mode"); !strings.Contains(got, last[1:len(last)-1]) {
-			wrong = append(wrong, fmt.Sprintf("%s, then %s: the mode is %s", first, last, got))
+		for k, c := range conns {
+			ask(c, bodies[k])
+			time.Sleep(60 * time.Millisecond)
 		}
-		older.Close()
-		newer.Close()
-	}
-
-	// A machine under load may take the processor from the older one in the middle of its headers.
-	if len(wrong) > 1 {
-		t.Errorf("%q", wrong)
+		time.Sleep(130 * time.Millisecond)
+		p.Process.Signal(syscall.SIGCONT)
+		answered(conns[0])
+		answered(conns[1])
+		want := bodies[1][1 : len(bodies[1])-1]
+		if got := p.get(t, "/mode"); !strings.Contains(got, want) {
+			t.Errorf("%d: %q, 60 ms later %q: the mode is %s", i, bodies[0], bodies[1], got)
+		}
 	}
 	p.end(t)
 }

@@ -266,6 +266,10 @@ func (m *manoeuvre) lostAt(now time.Time) time.Time {
 func (m *manoeuvre) notDone(v view, waited time.Duration, unseen error) error {
 	what := m.request.name()
 	seconds := math.Round(waited.Seconds()*100) / 100
+	if unseen == errQuitting && m.plan.second != nil {
+		return refuse(codeNotDone, "%s was accepted, and is on the way to its place after %.3g s; mavrest is "+
+			"shutting down: the drone will stay over the place, and nothing lands it", what, seconds)
+	}
 	if unseen != nil {
 		return refuse(codeNotDone, "%s was accepted; whether it is complete after %.3g s is not known, because %s",
 			what, seconds, unseen)

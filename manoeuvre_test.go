@@ -562,6 +562,11 @@ func TestAVehicleThatStandsShortOfItsPlaceAndAGlitchAreSaid(t *testing.T) {
 			if !strings.HasSuffix(unknown, "is not known, because the port is away") {
 				t.Errorf("%s: %q", c.name, unknown)
 			}
+			m.plan.second = &step{}
+			if stays := m.notDone(v, time.Minute, errQuitting).Error(); !strings.HasSuffix(stays, "nothing lands it") {
+				t.Errorf("%s: %q", c.name, stays)
+			}
+			m.plan.second = nil
 		}
 		if !strings.Contains(got, c.want) || m.done && got != c.want || m.done != strings.HasPrefix(c.want, "done") {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

@@ -56,6 +56,9 @@ type request struct {
 
 	// from: the client, who has the sticks once its stick mode is set
 	from netip.Addr
+
+	// came is when it came, though the program stood still; zero: it is mavrest's own.
+	came time.Time
 }
 
 // offset says in metres where a place is, from where the vehicle is when its step goes out: to the north and east, or

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -246,6 +245,16 @@ type connection struct {
 	answer []byte
 }
 
+// lastCame is when its last bytes came: the end of its request, where no other follows it.
+func (c *connection) lastCame() time.Time {
+	if h, ok := c.Conn.(*headConn); ok {
+		if tcp, ok := h.Conn.(*quietTCP); ok {
+			return tcp.lastCame()
+		}
+	}
+	return time.Now()
+}
+
 // add waits until there is room for a connection, and adds it.
 func (l *connections) add(c net.Conn) *connection {
 	for !l.makeRoom() {
@@ -377,10 +386,7 @@ func (c *connection) socket() net.Conn {
 // headListener accepts connections whose requests can be told from what follows them.
 type headListener struct{ net.Listener }
 
-// Accept returns the next connection. Before, the goroutine of the last one runs until it waits: Go would run it behind
-// the next one's, so of requests that waited for the program the newest would begin first, and an older one win.
 func (l headListener) Accept() (net.Conn, error) {
-	runtime.Gosched()
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err

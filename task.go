@@ -16,8 +16,8 @@ type queue struct {
 	// bell: rings when something came that a task may wait for
 	bell bell
 
-	// begun is how many requests have begun (drone.arrive).
-	begun int64
+	// arriving: requests that have come, and have not begun (drone.arrive)
+	arriving []*task
 
 	// tasks: in the order in which they came; the first one is under way
 	tasks []*task
@@ -34,6 +34,13 @@ type queue struct {
 	// allEnded is what ended everything last (endAll), and allEndedAt when that was heard; nil: nothing has.
 	allEnded   *commandError
 	allEndedAt time.Time
+}
+
+// isOldest reports whether no request that is arriving came before the task's.
+func (q *queue) isOldest(t *task) bool {
+	return !slices.ContainsFunc(q.arriving, func(other *task) bool {
+		return other.request.came.Before(t.request.came)
+	})
 }
 
 // commander is the queue, and what the steps of the task that is under way are sent by (send.go, command.go).
