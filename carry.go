@@ -37,17 +37,20 @@ func (d *drone) do(r request) (a answer, err error) {
 
 // arrive waits, where the program has just stood still, until all was read, and until the requests that came before
 // this one have begun: they waited for the program too, and Go runs last what came first. What ended everything
-// meanwhile ends this one too: it may have come before that.
+// meanwhile ends this one too: it may have come before that. It has arrived whatever happens, also by a panic, which do
+// recovers: else each later one would wait for it.
 func (d *drone) arrive(w waiter, t *task) {
 	c := d.cmd
 	c.arriving = append(c.arriving, t)
+	defer func() {
+		c.arriving = slices.DeleteFunc(c.arriving, func(other *task) bool { return other == t })
+		c.bell.ring()
+	}()
 	d.awaitRead(w)
 
 	// By then the others are here as well.
-	w.wait(c.stood.over.Add(lateBy), func() bool { return false })
+	t.sleep(w, c.stood.over.Add(lateBy))
 	w.wait(t.askedAt.Add(2*readsFor), func() bool { return c.isOldest(t) })
-	c.arriving = slices.DeleteFunc(c.arriving, func(other *task) bool { return other == t })
-	c.bell.ring()
 	if c.allEnded != nil && !c.allEndedAt.Before(c.stood.since) && t.askedAt.Sub(c.stood.over) < readsFor {
 		t.end(c.allEnded)
 	}
@@ -57,6 +60,8 @@ func (d *drone) arrive(w waiter, t *task) {
 // awaitRead waits, where the program has just stood still, until all was read that had come by then.
 func (d *drone) awaitRead(w waiter) {
 	d.cmd.stood.woke(d.dueAt, time.Now())
+
+	// Each wait begins with that.
 	w.wait(time.Now(), func() bool { return true })
 }
 

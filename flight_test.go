@@ -36,6 +36,31 @@ func TestInputIsRefusedUntilItsModeShowsAndWhileAnotherIsOnItsWay(t *testing.T) 
 	})
 }
 
+// While a number is kept no stick moves: an answer would say that they act, and a pilot has the drone.
+func TestSticksWaitForTheHeartbeatThatShowsAPilotsSwitch(t *testing.T) {
+	onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
+		b.inTheAir()
+		b.obeys(5*time.Millisecond, -1)
+		entering := b.command(request{verb: entersMode, mode: ModePosition})
+		time.Sleep(500 * time.Millisecond)
+		b.shows(entered[px4][ModePosition], true)
+		b.say(b.beat)
+		lineEqual(t, "error", (<-entering).err, nil)
+		b.follow(nil)
+		b.say(&common.MessageCurrentMode{CustomMode: entered[px4][ModeAltitude]})
+		time.Sleep(time.Millisecond)
+		answered := make(chan error, 1)
+		go func() {
+			_, err := b.input(stickInput{pitch: 0.5, timeout: time.Second})
+			answered <- err
+		}()
+		time.Sleep(50 * time.Millisecond)
+		b.shows(entered[px4][ModeAltitude], true)
+		b.say(b.beat)
+		lineEqual(t, "the pilot has the drone", code(<-answered), codeWrongMode)
+	})
+}
+
 // A drone that was at rest before a hold was accepted has not finished the hold.
 func TestOnlyReportsAfterTheAcceptanceEndAManoeuvre(t *testing.T) {
 	d := newDrone(device{name: "none"}, 0, false, slog.Default())

@@ -28,7 +28,7 @@ func (d *drone) input(in stickInput) (mode Mode, err error) {
 		d.awaitRead(w)
 
 		// While a number is kept no stick moves.
-		w.wait(time.Now().Add(urgentKept), func() bool { return len(d.machine.reports.kept) == 0 })
+		w.wait(time.Now().Add(urgentKept), func() bool { return !d.machine.reports.keeps() })
 		mode, err = d.takeInput(in)
 		err = d.withActed(err, false)
 	})

@@ -450,9 +450,9 @@ func (r *reader) handleOwn(f rawFrame, m message.Message, now time.Time) {
 	l.hearFrameLocked(now)
 	if !repeated {
 		l.signed = f.signed
-	}
-	if !repeated && f.id == idHeartbeat {
-		l.beatAt = now
+		if f.id == idHeartbeat {
+			l.beatAt = now
+		}
 	}
 	if news {
 		h.leaving = l.lag.hear(m, h.ordered, f.came)

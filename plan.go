@@ -57,7 +57,7 @@ type request struct {
 	// from: the client, who has the sticks once its stick mode is set
 	from netip.Addr
 
-	// came is when it came, though the program stood still; zero: it is mavrest's own.
+	// came is when its last bytes came; they are read later where the program stood still. Zero: it is mavrest's own.
 	came time.Time
 }
 

@@ -247,10 +247,8 @@ type connection struct {
 
 // lastCame is when its last bytes came: the end of its request, where no other follows it.
 func (c *connection) lastCame() time.Time {
-	if h, ok := c.Conn.(*headConn); ok {
-		if tcp, ok := h.Conn.(*quietTCP); ok {
-			return tcp.lastCame()
-		}
+	if tcp, ok := c.socket().(*quietTCP); ok {
+		return tcp.lastCame()
 	}
 	return time.Now()
 }
