@@ -1028,10 +1028,11 @@ func TestUDPOutSendsFirstAndKeepsRunningWithoutAVehicle(t *testing.T) {
 // with two. Each restarts in flight, and is silent for over silentAfter.
 func TestEachProgramKeepsItsUDPPortThoughItRestartsOrHearsNothing(t *testing.T) {
 	t.Parallel()
+	wanted := make(map[uint16]bool)
 	for name, systems := range map[string][2]byte{"one -system": {1, 1}, "two": {0, 1}} {
+		r := newRouterOfFreePorts(t, systems, wanted)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRouter(t, 2)
 			stop := r.speaks()
 			run := func(system byte) (d *drone, end func()) {
 				dev, err := newDevice("udpout://"+r.LocalAddr().String(), 0, system)
@@ -1062,6 +1063,35 @@ func TestEachProgramKeepsItsUDPPortThoughItRestartsOrHearsNothing(t *testing.T) 
 				}
 			}
 		})
+	}
+}
+
+// newRouterOfFreePorts returns a router of two programs whose local ports nobody has, and nobody wanted before: where
+// another test's program, of this process or of another, has one and leaves it, a program that starts again takes it
+// back, and is a third address.
+func newRouterOfFreePorts(t *testing.T, systems [2]byte, wanted map[uint16]bool) *router {
+	t.Helper()
+	for {
+		r := newRouter(t, len(systems))
+		ports := make(map[uint16]bool)
+		for i, system := range systems {
+			// The second of one system takes the next port.
+			local := newUDPOut(r.LocalAddr().String(), system).local
+			ports[local] = true
+			ports[local+uint16(i)] = true
+		}
+		free := true
+		for port := range ports {
+			c, err := net.ListenPacket("udp", fmt.Sprintf(":%d", port))
+			if err == nil {
+				c.Close()
+			}
+			free = free && err == nil && !wanted[port]
+			wanted[port] = true
+		}
+		if free {
+			return r
+		}
 	}
 }
 
