@@ -745,6 +745,9 @@ func sticksAreTheClients(b *book, wrong verdict) {
 		if beat != nil {
 			row, _ := b.firmware.row(beat.custom)
 			flown = row.sticks != unsteered
+
+			// A disarmed POSCTL is no pilot's: the mode that is on its way may be in force already.
+			flown = flown && (beat.armed || !b.leavesSticks(s.stamp))
 		}
 		unmoved := was != nil && was.axes == s.axes && b.firmware == px4
 		_, kept := b.keptSince(s.stamp)
@@ -753,6 +756,14 @@ func sticksAreTheClients(b *book, wrong verdict) {
 		}
 		wrong(s.at, "sticks %+v went out, the last input was %v", s.axes, last)
 	}
+}
+
+// leavesSticks reports whether a request for a mode that ignores sticks is under way.
+func (b *book) leavesSticks(at stamp) bool {
+	return slices.ContainsFunc(b.asks, func(a *seenAsk) bool {
+		mode, ok := a.wishes()
+		return ok && !mode.flownBySticks() && a.pending(at)
+	})
 }
 
 // scaledStick is an axis of an input in MANUAL_CONTROL's units.
@@ -1222,7 +1233,8 @@ func (b *book) placeIsTrue(l seenLook, wrong verdict) {
 	tn, te := simMetres(l.truth.lat, l.truth.lon)
 	speed := max(6, 1.5*math.Hypot(l.truth.vn, l.truth.ve))
 	if !b.quiet(l.at, l.at, lineTrouble) {
-		speed = 30
+		// Half of a round trip counts as the way here, and may be all of it the other way: it is twice as old then.
+		speed = 60
 	}
 	allowed := 1.5 + speed*(p["age"].(float64)+0.5)
 	if away := math.Hypot(n-tn, e-te); away > allowed {

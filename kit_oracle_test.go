@@ -154,7 +154,7 @@ type book struct {
 	troubles  []*trouble
 	clear     bool
 	ground    float64         // the height at which it stood then, or landed
-	lands     bool            // it says that it lands
+	landsAt   time.Time       // it said last that it lands; zero: it did not
 	places    []seenPlace     // the places that mavrest heard
 	emitted   map[uint64]bool // what somebody on the line sent to mavrest
 	strange   []string        // what mavrest heard and nobody sent
@@ -263,18 +263,25 @@ func (b *book) hears(h heard, truth simState) {
 		if m.LandedState == common.MAV_LANDED_STATE_ON_GROUND {
 			b.clear, b.ground = false, truth.alt
 		}
-		b.lands = m.LandedState == common.MAV_LANDED_STATE_LANDING
+		b.landsAt = time.Time{}
+		if m.LandedState == common.MAV_LANDED_STATE_LANDING {
+			b.landsAt = at.at
+		}
 		vtol := m.VtolState
 		wing := vtol == common.MAV_VTOL_STATE_FW || vtol == common.MAV_VTOL_STATE_TRANSITION_TO_FW
 		b.states = append(b.states, seenState{at, vtol != 0, wing, m.LandedState == common.MAV_LANDED_STATE_ON_GROUND})
 	case *common.MessageGlobalPositionInt:
 		n, e := simMetres(float64(m.Lat)/1e7, float64(m.Lon)/1e7)
 		b.places = append(b.places, seenPlace{at, n, e, m})
-		if b.lands {
-			b.clear, b.ground = false, truth.alt
+		alt := truth.alt
+		if !b.quiet(at.at.Add(-10*time.Second), at.at, lineTrouble) { // it may have left long ago
+			alt = float64(m.Alt)/1000 - simHomeAlt
 		}
-		b.ground = min(b.ground, truth.alt) // the ground of a landing that has ended may be lower
-		b.clear = b.clear || truth.alt-b.ground > b.clearAt()-0.3
+		if at.at.Sub(b.landsAt) < freshFor {
+			b.clear, b.ground = false, alt
+		}
+		b.ground = min(b.ground, alt) // the ground of a landing that has ended may be lower
+		b.clear = b.clear || alt-b.ground > b.clearAt()-0.3
 	}
 }
 
