@@ -540,6 +540,35 @@ func TestASearchTriesEachBaudRateOnceTheLastGoodOneFirst(t *testing.T) {
 	lineEqual(t, "a fixed rate", fmt.Sprint((&serialDevice{fixed: 38400, lineState: atBaud(38400)}).rates()), "[38400]")
 }
 
+// A program that stood still finds its deadline over, and what came meanwhile.
+func TestWhatHasComeIsReadThoughTheDeadlineIsOver(t *testing.T) {
+	t.Parallel()
+	terminal := openPTY(t)
+	serial := terminal.open(t)
+	udp := openUDP(t)
+	vehicle := dialed(t, "udp", listensAt(t, udp))
+	for name, line := range map[string]struct {
+		port port
+		say  func(b []byte)
+	}{
+		"serial": {serial, func(b []byte) { terminal.write(t, b) }},
+		"UDP":    {udp, func(b []byte) { vehicle.Write(b) }},
+	} {
+		line.port.SetReadDeadline(time.Now().Add(-time.Second))
+		b := make([]byte, 10)
+		for range 3 {
+			line.say([]byte("frame"))
+			n, err := line.port.Read(b)
+			lineEqual(t, name+": what came", fmt.Sprintf("%q %v", b[:n], err), `"frame" <nil>`)
+			_, err = line.port.Read(b)
+			lineEqual(t, name+": nothing has come", err, os.ErrDeadlineExceeded)
+		}
+		line.port.Close()
+		_, err := line.port.Read(b)
+		lineEqual(t, name+": it is closed", errors.Is(err, os.ErrDeadlineExceeded), false)
+	}
+}
+
 func TestASerialReadEndsAtItsDeadlineAndTheNextOneReadsOn(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
