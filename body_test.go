@@ -26,8 +26,8 @@ import (
 
 // farPlaces are places that are too far from a drone 100 m above home, which is at 488.3 m above the sea.
 var farPlaces = []struct{ path, body, says string }{
-	{"goto", swapped, "lat, lon: the place is 5660 km from the drone and 5660 km from home; are lat and lon " +
-		"swapped? A place may be 10 km away (-reach)"},
+	{"goto", swapped, "lat, lon: the place is 5660 km from the drone and 5660 km from home, and may be 10 km " +
+		"away (-reach); are lat and lon swapped?"},
 	{"land", swapped, "lat, lon: the place is 5660 km from the drone and 5660 km from home"},
 	{"goto", swapped + `,"altitude":20,"speed":5,"wait":10`, "lat, lon: the place is "},
 	{"land", `"lat":0,"lon":8.546`, "lat, lon: the place is "},

@@ -146,13 +146,15 @@ func (r request) checkPlaceReach(at place, home point, reach float64) error {
 	if inReach || !outOfReach {
 		return nil
 	}
-	if r.offset.overGround() {
-		return refuse(codeOutOfRange, "%s: that is %s from the drone and %s from home, and a place may be %s away "+
-			"(-reach)", r.offset.field(), kilometres(fromVehicle), kilometres(fromHome), kilometres(reach))
+	field, asks := "lat, lon", ""
+	switch {
+	case r.offset.overGround():
+		field = r.offset.field()
+	case distance(at.lat, at.lon, *r.lon, *r.lat) <= reach, distance(home.lat, home.lon, *r.lon, *r.lat) <= reach:
+		asks = "; are lat and lon swapped?"
 	}
-	return refuse(codeOutOfRange, "lat, lon: the place is %s from the drone and %s from home; are lat and lon "+
-		"swapped? "+
-		"A place may be %s away (-reach)", kilometres(fromVehicle), kilometres(fromHome), kilometres(reach))
+	return refuse(codeOutOfRange, "%s: the place is %s from the drone and %s from home, and may be %s away (-reach)%s",
+		field, kilometres(fromVehicle), kilometres(fromHome), kilometres(reach), asks)
 }
 
 // isNowhere reports whether a place is 0, 0: it lies in the sea, and is what a client sends that has no place.
@@ -214,7 +216,7 @@ func (r request) checkHeight(at place, home point, above float64, assumed bool, 
 	}
 	why := ""
 	switch descends := to <= now; {
-	case to > ceiling && !descends:
+	case centimetres(to) > ceiling && !descends:
 		return refuse(codeOutOfRange, "%s: %s%g m above %s, and the ceiling is %g m; to fly higher start mavrest "+
 			"with -ceiling %.0f", field, said, centimetres(to), from, ceiling, math.Ceil(to))
 	case from == "home" && to < -homeMoves && above < lowOver && !(to >= now):

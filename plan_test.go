@@ -117,9 +117,9 @@ func TestAPlaceIsNearTheVehicleOrNearHome(t *testing.T) {
 		{0, 1e-3, 0, true, ""},
 		{1e-3, 0, 0, true, ""},
 		{2e-8, -2e-8, 0, true, "north: that comes to 0, 0"},
-		{1, 0, 0, true, "north: that is 111.2 km from the drone and 111.2 km from home, and a place may be 10 km"},
-		{1, 0, nan, true, "north: that is 111.2 km from the drone and an unknown distance from home"},
-		{1, 0, 0, false, "lat, lon: the place is 111.2 km from the drone and 111.2 km from home"},
+		{1, 0, 0, true, "north: the place is 111.2 km from the drone and 111.2 km from home, and may be 10 km away"},
+		{1, 0, nan, true, "north: the place is 111.2 km from the drone and an unknown distance from home"},
+		{1, 0, 0, false, "lat, lon: the place is 111.2 km from the drone and 111.2 km from home, and may be"},
 	} {
 		r := request{verb: goesTo, lat: &c.lat, lon: &c.lon}
 		if c.metres {
@@ -128,6 +128,9 @@ func TestAPlaceIsNearTheVehicleOrNearHome(t *testing.T) {
 		err := r.checkPlaceReach(place{}, point{lat: c.home}, 10e3)
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v, %v: %v, want %q", c.lat, c.lon, err, c.says)
+		}
+		if err != nil && strings.Contains(err.Error(), "swapped") {
+			t.Errorf("%v, %v: %v, and swapped they are as far", c.lat, c.lon, err)
 		}
 	}
 }
@@ -194,6 +197,7 @@ func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
 		{"a digit too much", 9999, nan, 10, 10, 488, "-ceiling 9999"},
 		{"just over it", 120.4, nan, 10, 10, 488, "-ceiling 121"},
 		{"at it", 120, nan, 10, 10, 488, ""},
+		{"at it, in centimetres", 120.004, nan, 10, 10, 488, ""},
 		{"a little over it", 120.04, nan, 10, 10, 488, "altitude: 120.04 m above home, and the ceiling is 120 m"},
 		{"far over it", 10_000, nan, 10, 10, 488, "altitude: 10000 m above home"},
 		{"above the sea, as it was meant", nan, 508, 10, 10, 488, ""},
