@@ -416,7 +416,7 @@ func (a *api) postInput(w http.ResponseWriter, r *http.Request) response {
 		{"roll", &roll, -1, 1, "of full stick (right is positive)", ""},
 		{"pitch", &pitch, -1, 1, "of full stick (forward is positive)", ""},
 		{"yaw", &yaw, -1, 1, "of full stick (clockwise is positive)", ""},
-		{"throttle", &throttle, 0, 1, "of full throttle (0.5 holds the altitude)", ""},
+		{"throttle", &throttle, 0, 1, "of full throttle (0.5 holds the altitude, in manual mode it is thrust)", ""},
 		{"timeout", &timeout, 0.05, 5, "seconds", ""},
 	}, 0)
 	say := func(how string, what any) {

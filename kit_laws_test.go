@@ -32,7 +32,8 @@ var laws = []law{
 		"The newest request wins", supersededIsTrue},
 	{"each request is answered, within 6 s where nothing was sent and nothing was to be waited for",
 		"Rule 5: Before each step a report", answersInTime},
-	{"while the port is away each request is answered within 8 s, that of mavrest itself before it included",
+	{"while the port of a line that was not late is away each request is answered within 8 s, that of mavrest itself " +
+		"before it included",
 		"The link", answersWithoutPort},
 	{"a status that programs repeat says that nothing was sent, and that the vehicle is not heard and disarmed",
 		"Statuses that programs repeat", repeatedIsUnsent},
@@ -428,7 +429,9 @@ func answersInTime(b *book, wrong verdict) {
 
 func answersWithoutPort(b *book, wrong verdict) {
 	for _, a := range b.asks {
-		if !a.isCommand() || !b.alone(a) || a.has("wait") {
+		// A line that was late is waited for that much longer.
+		late := b.had(a.began.at.Add(-2*tripFor), a.ended.at, "the line falls behind")
+		if !a.isCommand() || !b.alone(a) || a.has("wait") || late {
 			continue
 		}
 		for _, t := range b.troubles {

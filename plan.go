@@ -226,7 +226,10 @@ func (r request) checkHeight(at place, home point, above float64, assumed bool, 
 				max(0, above))
 		}
 	case r.offset.up != nil && to < -deepBelow && descends:
-		why = "which is deep; if it is meant, send an altitude"
+		why = "which is deep"
+		if to >= lowestAltitude {
+			why += fmt.Sprintf(`; if it is meant, send "altitude":%g`, centimetres(to))
+		}
 	default:
 		return nil
 	}

@@ -253,16 +253,16 @@ func TestAGivenHeightHasACeilingAndAFloor(t *testing.T) {
 		{200, 488, 1, "up: 200 m up is 210 m above home, and the ceiling is 120 m"},
 		{-60, 488, 1, "up: -60 m up is 50 m below home, and the drone is 1.0 m above the ground"},
 		{-40, 488, 10, ""},
-		{-41, 488, 10, "up: -41 m up is 31 m below home, which is deep; if it is meant, send an altitude"},
+		{-41, 488, 10, "up: -41 m up is 31 m below home, which is deep; if it is meant, send " + `"altitude":-31.`},
 		{-500, 488, 10, "up: -500 m up is 490 m below home"},
-		{-500, 514, 10, "up: -500 m up is 516 m below home"},
+		{-500, 514, 10, "up: -500 m up is 516 m below home, which is deep."},
 		{3, 540, 10, ""},
 		{-60, nan, 10, ""},
 	} {
 		r := request{verb: goesTo, offset: offset{up: &c.up}}
 		for _, altitude := range []float64{498 - c.home, nan} {
 			err := r.checkHeight(place{47, 8, altitude, 498}, point{amsl: c.home}, c.above, false, defaultCeiling)
-			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error()+".", c.says) {
 				t.Errorf("%v m up, home at %v: %v, want %q", c.up, c.home, err, c.says)
 			}
 		}
