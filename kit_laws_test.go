@@ -492,9 +492,7 @@ func copiesAreSpaced(b *book, wrong verdict) {
 				last = x
 			}
 		}
-		acked := slices.ContainsFunc(b.acks, func(x seenAck) bool {
-			return x.cmd == c.cmd && x.result != common.MAV_RESULT_IN_PROGRESS && x.at.After(o.at) && x.at.Before(c.at)
-		})
+		acked := b.acked(o, c)
 		beat := b.beatBefore(c.n)
 		arms := c.cmd == common.MAV_CMD_COMPONENT_ARM_DISARM && c.p[0] == 1
 		hangs := b.had(o.at.Add(-time.Second), c.at, "writes hang", "unplugged")
@@ -964,12 +962,15 @@ func carriesWhatWasAsked(b *book, wrong verdict) {
 			want += home.amsl
 		}
 		knows := b.firmware != px4 || home != nil && home.n > a.began.n
+
+		// It may be at another place in that moment.
+		restarts := b.had(c.at.Add(-time.Second), c.at, "restart")
 		switch mode, _ := a.wishes(); {
 		case c.cmd == common.MAV_CMD_NAV_TAKEOFF && mode == ModeTakeoff && knows && a.path == "/takeoff":
 			if !differsLittle(float64(c.p[6]), want, 0.1) {
 				wrong(c.at, "%v was sent for %v, want %.1f m", c, a, want)
 			}
-		case c.fliesToPlace() && (a.path == "/goto" || a.path == "/land") && !b.climbsFirst(c):
+		case c.fliesToPlace() && (a.path == "/goto" || a.path == "/land") && !b.climbsFirst(c) && !restarts:
 			if a.has("lat") && (c.x != simE7(a.number("lat")) || c.y != simE7(a.number("lon"))) {
 				wrong(c.at, "%v to %d %d was sent for %v", c, c.x, c.y, a)
 			}

@@ -293,6 +293,13 @@ func (b *book) clearAt() float64 {
 	return 2
 }
 
+// readOnly reports whether the vehicle's values are shown as a stranger's: it has answered nothing.
+func (l *seenLook) readOnly() bool {
+	vehicle, _ := l.status["vehicle"].(object)
+	modes, ok := vehicle["modes"].([]any)
+	return ok && len(modes) == 0
+}
+
 // looked puts a status into the book. A message that was heard in its instant may be in it or not.
 func (b *book) looked(a *seenAsk) {
 	b.mu.Lock()
@@ -305,7 +312,7 @@ func (b *book) looked(a *seenAsk) {
 	l := seenLook{a.ended, a.answer, a.to, nil}
 	for _, unsaid := range values.neverSent(a.answer, 0) {
 		reported := strings.HasPrefix(unsaid, "custom mode") || strings.HasPrefix(unsaid, "heartbeat")
-		unsure := b.liar && (strings.HasPrefix(unsaid, "position") || strings.HasPrefix(unsaid, "velocity"))
+		unsure := (b.liar || l.readOnly()) && (strings.HasPrefix(unsaid, "position") || strings.HasPrefix(unsaid, "velocity"))
 		if !reported && !unsure { // these are reports: modeIsTrue, statusIsTrue
 			l.unsaid = append(l.unsaid, unsaid)
 		}
@@ -456,6 +463,13 @@ func (b *book) goal(c *seenCommand) (custom uint32, ok bool) {
 // first reports whether a command is no copy of the one before it.
 func (b *book) first(i int) bool { return b.original(i) == i }
 
+// acked reports whether an ack for a command's number came behind it, and before another one.
+func (b *book) acked(o, next *seenCommand) bool {
+	return slices.ContainsFunc(b.acks, func(x seenAck) bool {
+		return x.cmd == o.cmd && x.result != common.MAV_RESULT_IN_PROGRESS && x.at.After(o.at) && x.at.Before(next.at)
+	})
+}
+
 // original is the index of the command whose copy commands[i] is; i if it is none.
 func (b *book) original(i int) int {
 	c := b.commands[i]
@@ -470,7 +484,7 @@ func (b *book) original(i int) int {
 		if c.isInt && (asked || b.askedTwice(o, c) || c.at.Sub(o.at) > 900*time.Millisecond) {
 			return i // another request's: it has no number
 		}
-		if c.isInt && c.at.Sub(o.at) < copyEvery/2 && b.climbsFirst(o) {
+		if c.isInt && (c.at.Sub(o.at) < copyEvery/2 || b.acked(o, c)) && b.climbsFirst(o) {
 			return i // the goto, to where the drone has just been sent up
 		}
 		if o.same(c) {
