@@ -324,6 +324,10 @@ func (a *api) doRequest(
 	log.Info("request")
 	began := time.Now()
 	req.came = connOf(r).lastCame()
+	if !lengthGiven(r) {
+		// Until then its body might have come.
+		req.came = req.came.Add(patience)
+	}
 	accepted, err := a.drone.do(*req)
 	took := time.Since(began).Round(time.Millisecond)
 	if err != nil {
@@ -431,7 +435,7 @@ func (a *api) postInput(w http.ResponseWriter, r *http.Request) response {
 	expires := or(timeout, 0.5)
 	mode, err := a.drone.input(stickInput{
 		roll: or(roll, 0), pitch: or(pitch, 0), yaw: or(yaw, 0), throttle: throttle,
-		timeout: time.Duration(expires * float64(time.Second)), from: clientOf(r),
+		timeout: time.Duration(expires * float64(time.Second)), from: clientOf(r), came: connOf(r).lastCame(),
 	})
 	if err != nil {
 		say("refused", err)

@@ -114,14 +114,17 @@ var errClosed = refuse(codeBadRequest, "the connection was closed before the com
 
 var errTooLarge = refuse(codeTooLarge, "the body is over %d bytes; a command needs far less", maxBody)
 
+// lengthGiven reports whether a request says how long its body is: -1 for chunks, which say it themselves.
+func lengthGiven(r *http.Request) bool {
+	return r.ContentLength != 0 || r.Header["Content-Length"] != nil
+}
+
 // checkLength returns an error if a request announces a body and does not say how long it is, or if one follows it.
 // HTTP then knows of no body: a takeoff to 3 m would climb to the default, a landing there would land
 // here. The answer ends the connection: the body would be read as the next request.
 func checkLength(w http.ResponseWriter, r *http.Request, patience time.Duration) error {
-	// -1 for chunks
-	lengthGiven := r.ContentLength != 0 || r.Header["Content-Length"] != nil
 	header := announcesBody(r.Header)
-	if lengthGiven || (header == "" && !connOf(r).bodyFollows(patience)) {
+	if lengthGiven(r) || (header == "" && !connOf(r).bodyFollows(patience)) {
 		return nil
 	}
 

@@ -35,34 +35,37 @@ func (d *drone) do(r request) (a answer, err error) {
 	return a, err
 }
 
-// arrive waits, where the program has just stood still, until all was read, and until the requests that came before
-// this one have begun: they waited for the program too, and Go runs last what came first. What ended everything
-// meanwhile ends this one too: it may have come before that. It has arrived whatever happens, also by a panic, which do
-// recovers: else each later one would wait for it.
+// arrive lets a request begin when it is its turn. What was heard since its last bytes came, before its client could
+// know of it, ends it: what ended everything, and a disarming what leads to an armed vehicle, a place or a stick mode.
 func (d *drone) arrive(w waiter, t *task) {
-	c := d.cmd
-	c.arriving = append(c.arriving, t)
-	defer func() {
-		c.arriving = slices.DeleteFunc(c.arriving, func(other *task) bool { return other == t })
-		c.bell.ring()
-	}()
-	d.awaitRead(w)
-
-	// By then the others are here as well.
-	t.sleep(w, c.stood.over.Add(lateBy))
-	w.wait(t.askedAt.Add(2*readsFor), func() bool { return c.isOldest(t) })
-	if c.allEnded != nil && !c.allEndedAt.Before(c.stood.since) && t.askedAt.Sub(c.stood.over) < readsFor {
+	c, r := d.cmd, t.request
+	d.awaitTurn(w, r.came)
+	switch {
+	case c.allEndedAt.After(r.came):
 		t.end(c.allEnded)
+	case c.disarmedAt.After(r.came) && (r.arms() || r.entersSticks() || r.toPlace()):
+		t.end(interrupted(c.disarmedAt, "the vehicle was disarmed"))
 	}
 	t.askedAt = time.Now()
 }
 
-// awaitRead waits, where the program has just stood still, until all was read that had come by then.
-func (d *drone) awaitRead(w waiter) {
-	d.cmd.stood.woke(d.dueAt, time.Now())
+// awaitTurn waits, where the program has just stood still, until all was read that had come by then, and until what
+// came before has begun: it waited for the program too, and Go runs last what came first. came is when the last bytes
+// of a client's request came; one that is read much later tells of a standstill in which nothing was due. It has
+// arrived whatever happens, also by a panic, which do recovers: else each later one would wait for it.
+func (d *drone) awaitTurn(w waiter, came time.Time) {
+	c, now := d.cmd, time.Now()
+	c.arriving = append(c.arriving, &came)
+	defer func() {
+		c.arriving = slices.DeleteFunc(c.arriving, func(other *time.Time) bool { return other == &came })
+		c.bell.ring()
+	}()
+	c.stood.woke(d.dueAt, now)
+	c.stood.woke(came, now)
 
-	// Each wait begins with that.
-	w.wait(time.Now(), func() bool { return true })
+	// Each wait begins with reading. By this one's end the others are here as well.
+	w.wait(c.stood.over.Add(lateBy), func() bool { return false })
+	w.wait(now.Add(2*readsFor), func() bool { return c.isOldest(came) })
 }
 
 // awaitEnd waits until a manoeuvre is complete, or returns what ended it (drone.watch looks each 0.2 s); began is when

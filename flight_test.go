@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,6 +59,80 @@ func TestSticksWaitForTheHeartbeatThatShowsAPilotsSwitch(t *testing.T) {
 		b.shows(entered[px4][ModeAltitude], true)
 		b.say(b.beat)
 		lineEqual(t, "the pilot has the drone", code(<-answered), codeWrongMode)
+	})
+}
+
+// lately is a request that came a while ago.
+func lately(r request, ago time.Duration) request {
+	r.came = time.Now().Add(-ago)
+	return r
+}
+
+// Nothing was due in a short standstill: what was read late tells of it.
+func TestWhatIsReadLongAfterItCameBeginsInTheOrderInWhichItCame(t *testing.T) {
+	onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
+		b.inTheAir()
+		b.obeys(5*time.Millisecond, 0)
+		newer := b.command(lately(landHere, 60*time.Millisecond))
+		time.Sleep(time.Millisecond)
+		older := b.command(lately(goHome, 70*time.Millisecond))
+		<-older
+		lineEqual(t, "error", (<-newer).err, nil)
+		list := b.commands(common.MAV_CMD_DO_SET_MODE)
+		custom, _ := b.wanted(cmdSetMode)
+		lineEqual(t, "modes set", len(list), 2)
+		lineEqual(t, "the last one", custom, entered[px4][ModeLand])
+
+		lineEqual(t, "error", (<-b.command(request{verb: entersMode, mode: ModePosition})).err, nil)
+		time.Sleep(time.Second)
+		var taken sync.WaitGroup
+		for _, in := range []stickInput{
+			{pitch: 0, timeout: time.Second, came: time.Now().Add(-60 * time.Millisecond)},
+			{pitch: 0.5, timeout: time.Second, came: time.Now().Add(-70 * time.Millisecond)},
+		} {
+			taken.Go(func() {
+				_, err := b.input(in)
+				lineEqual(t, "error", err, nil)
+			})
+			time.Sleep(time.Millisecond)
+		}
+		taken.Wait()
+		b.locked(func() { lineEqual(t, "pitch", b.drone.sticks.axes.x, 0) })
+	})
+}
+
+// Somebody may be at the propellers.
+func TestADisarmingEndsATakeoffThatWaitedForTheProgram(t *testing.T) {
+	onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
+		b.shows(entered[px4][ModeHold], true)
+		b.say(b.beat)
+		b.onTheGround()
+		time.Sleep(time.Second)
+		takeoff := b.command(lately(request{verb: entersMode, mode: ModeTakeoff}, time.Second))
+		time.Sleep(time.Millisecond)
+		b.shows(entered[px4][ModeHold], false)
+		b.say(b.beat)
+		o := <-takeoff
+		lineEqual(t, "code", o.code(), codeInterrupted)
+		lineEqual(t, "error", fmt.Sprint(o.err), "the vehicle was disarmed; nothing was sent")
+	})
+}
+
+func TestWhatIsAskedBehindATakeoverThatWasShownIsCarriedOut(t *testing.T) {
+	onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
+		b.inTheAir()
+		b.obeys(5*time.Millisecond, 0)
+		lineEqual(t, "error", (<-b.command(holdHere)).err, nil)
+		b.follow(nil)
+		time.Sleep(100 * time.Millisecond)
+		b.shows(entered[px4][ModePosition], true)
+		b.say(b.beat)
+		time.Sleep(100 * time.Millisecond)
+		b.obeys(5*time.Millisecond, 0)
+		before := b.command(lately(landHere, 300*time.Millisecond))
+		time.Sleep(time.Millisecond)
+		lineEqual(t, "it came behind that", (<-b.command(lately(landHere, 0))).err, nil)
+		lineEqual(t, "it came before that", (<-before).code(), codeInterrupted)
 	})
 }
 

@@ -15,6 +15,9 @@ type stickInput struct {
 
 	// from: the client
 	from netip.Addr
+
+	// came is when its last bytes came.
+	came time.Time
 }
 
 // input takes the client's sticks, which go out when the change ends. It returns the mode that they act in.
@@ -25,10 +28,10 @@ func (d *drone) input(in stickInput) (mode Mode, err error) {
 		}
 	}()
 	d.changeMayWait(func(w waiter) {
-		d.awaitRead(w)
+		d.awaitTurn(w, in.came)
 
 		// While a number is kept no stick moves.
-		w.wait(time.Now().Add(urgentKept), func() bool { return !d.machine.reports.keeps() })
+		w.wait(time.Now().Add(urgentKept), func() bool { return !d.machine.reports.keeps() || !d.online })
 		mode, err = d.takeInput(in)
 		err = d.withActed(err, false)
 	})

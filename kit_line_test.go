@@ -579,9 +579,12 @@ func (o benchOutcome) code() errorCode {
 	return errorCode(o.err.Error())
 }
 
-// command starts a command and returns at once.
+// command starts a command that comes now, unless it says when, and returns at once.
 func (b *lineBench) command(r request) <-chan benchOutcome {
 	began := time.Now()
+	if r.came.IsZero() {
+		r.came = began
+	}
 	c := make(chan benchOutcome, 1)
 	go func() {
 		a, err := b.do(r)

@@ -312,7 +312,8 @@ func (b *book) looked(a *seenAsk) {
 	l := seenLook{a.ended, a.answer, a.to, nil}
 	for _, unsaid := range values.neverSent(a.answer, 0) {
 		reported := strings.HasPrefix(unsaid, "custom mode") || strings.HasPrefix(unsaid, "heartbeat")
-		unsure := (b.liar || l.readOnly()) && (strings.HasPrefix(unsaid, "position") || strings.HasPrefix(unsaid, "velocity"))
+		place := strings.HasPrefix(unsaid, "position") || strings.HasPrefix(unsaid, "velocity")
+		unsure := place && (b.liar || l.readOnly())
 		if !reported && !unsure { // these are reports: modeIsTrue, statusIsTrue
 			l.unsaid = append(l.unsaid, unsaid)
 		}

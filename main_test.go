@@ -575,6 +575,42 @@ func TestOfRequestsThatWaitedForTheProgramTheNewestWins(t *testing.T) {
 	p.end(t)
 }
 
+// In real time, as the tests above. The body of a takeoff that says no length may come within a moment of it, not of
+// its reading.
+func TestATakeoffWithoutABodyThatWaitedForTheProgramIsOlderThanALandingBehindIt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the program stands still for a second")
+	}
+	t.Parallel()
+	address := freeAddress(t, "udp")
+	p := start(t, nil, "-device", "udpin://"+address)
+	s := runSimulator(t, simPX4)
+	s.flyUDP(t, address)
+	p.until(t, `"armable":true`)
+	c, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(p.base, "http://"), "/api/drone"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p.stops(t)
+	fmt.Fprint(c, "POST /api/drone/takeoff HTTP/1.1\r\nHost: drone\r\n\r\n")
+	time.Sleep(400 * time.Millisecond)
+	landing := p.posts(t, "/land", "{}")
+	time.Sleep(400 * time.Millisecond)
+	p.Process.Signal(syscall.SIGCONT)
+	if answer := <-landing; !strings.HasPrefix(answer, "200 ") {
+		t.Errorf("the landing was answered %s", answer)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), `"superseded"`) {
+		t.Errorf("the takeoff was answered %s", body)
+	}
+	p.end(t)
+}
+
 // startAloft starts the program, and a simulated drone that flies and has shown its family.
 func startAloft(t *testing.T) (*program, *simulator) {
 	address := freeAddress(t, "udp")

@@ -150,7 +150,7 @@ func (r request) checkPlaceReach(at place, home point, reach float64) error {
 	switch {
 	case r.offset.overGround():
 		field = r.offset.field()
-	case distance(at.lat, at.lon, *r.lon, *r.lat) <= reach, distance(home.lat, home.lon, *r.lon, *r.lat) <= reach:
+	case distance(at.lat, at.lon, *r.lon, *r.lat) <= reach:
 		asks = "; are lat and lon swapped?"
 	}
 	return refuse(codeOutOfRange, "%s: the place is %s from the drone and %s from home, and may be %s away (-reach)%s",

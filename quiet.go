@@ -111,15 +111,15 @@ func (c *quietTCP) Write(b []byte) (int, error) {
 // lastCame is when the last bytes came, to some milliseconds; now where the system does not tell.
 func (c *quietTCP) lastCame() time.Time {
 	now := time.Now()
-
-	// tcp_info in linux/tcp.h, to the end of tcpi_last_data_recv: that was so many milliseconds ago.
-	var info [56]byte
-	size := uint32(len(info))
+	var info syscall.TCPInfo
+	size := uint32(unsafe.Sizeof(info))
 	c.calls.raw.Control(func(fd uintptr) {
 		syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.IPPROTO_TCP, syscall.TCP_INFO,
 			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 	})
-	return now.Add(-time.Duration(binary.NativeEndian.Uint32(info[52:])) * time.Millisecond)
+
+	// That was so many milliseconds ago.
+	return now.Add(-time.Duration(info.Last_data_recv) * time.Millisecond)
 }
 
 // named is an error of the system as net/http knows it.

@@ -325,11 +325,11 @@ func connOf(r *http.Request) *connection {
 	return &connection{list: new(connections)}
 }
 
-// bodyFollows reports whether a body waits behind a request that has none, by its headers, or comes within a time.
-// Another request may wait there too: that begins with the capital letters of its method, as no JSON does.
+// bodyFollows reports whether a body waits behind a request that has none, by its headers, or comes within a time of
+// it. Another request may wait there too: that begins with the capital letters of its method, as no JSON does.
 func (c *connection) bodyFollows(within time.Duration) bool {
 	head, ok := c.Conn.(*headConn)
-	for end := time.Now().Add(within); ok; time.Sleep(time.Millisecond) {
+	for end := c.lastCame().Add(within); ok; time.Sleep(time.Millisecond) {
 		b := bytes.TrimLeft(head.follows(), " \t\r\n")
 		if len(b) > 0 {
 			return b[0] < 'A' || b[0] > 'Z'

@@ -16,8 +16,8 @@ type queue struct {
 	// bell: rings when something came that a task may wait for
 	bell bell
 
-	// arriving: requests that have come, and have not begun (drone.arrive)
-	arriving []*task
+	// arriving is when the requests came that have not begun (drone.awaitTurn).
+	arriving []*time.Time
 
 	// tasks: in the order in which they came; the first one is under way
 	tasks []*task
@@ -34,13 +34,14 @@ type queue struct {
 	// allEnded is what ended everything last (endAll), and allEndedAt when that was heard; nil: nothing has.
 	allEnded   *commandError
 	allEndedAt time.Time
+
+	// disarmedAt is when a disarming was heard last that is not ours.
+	disarmedAt time.Time
 }
 
-// isOldest reports whether no request that is arriving came before the task's.
-func (q *queue) isOldest(t *task) bool {
-	return !slices.ContainsFunc(q.arriving, func(other *task) bool {
-		return other.request.came.Before(t.request.came)
-	})
+// isOldest reports whether no request that is arriving came before this one.
+func (q *queue) isOldest(came time.Time) bool {
+	return !slices.ContainsFunc(q.arriving, func(other *time.Time) bool { return other.Before(came) })
 }
 
 // commander is the queue, and what the steps of the task that is under way are sent by (send.go, command.go).
@@ -247,6 +248,7 @@ func (q *queue) disarmed(at time.Time) {
 	if t := q.current(); t != nil && t.endsDisarmed() {
 		return
 	}
+	q.disarmedAt = time.Now()
 	for _, t := range q.tasks {
 		if t.arms() || t.entersSticks() || t.plan.destination != nil || t.unasked() {
 			t.end(interrupted(at, "the vehicle was disarmed"))
@@ -605,9 +607,8 @@ func (b *bell) ring() {
 type standstill struct {
 	link *link
 
-	// since is when something was due first that came too late, and over when that was noticed; zero: there was none.
-	// One that begins while what had come is still being read continues the one before.
-	since, over time.Time
+	// over is when it was noticed; zero: there was none.
+	over time.Time
 
 	// reads: what had come by then is still being read
 	reads bool
@@ -625,9 +626,6 @@ const (
 // woke says that what was due by time is done now.
 func (s *standstill) woke(due, now time.Time) {
 	if !due.IsZero() && now.Sub(due) > lateBy {
-		if !s.reads {
-			s.since = due
-		}
 		s.over = now
 		s.reads = true
 	}
