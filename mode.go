@@ -409,8 +409,8 @@ type claim struct {
 	// to: of the step
 	to *goal
 
-	// at is when its newest copy was sent.
-	at time.Time
+	// from and at are when its first and its newest copy were sent.
+	from, at time.Time
 }
 
 // machine is the mode machine of docs/design.md: from what was commanded and what the vehicle reports it
@@ -605,8 +605,7 @@ func (m *machine) take(r report) meaning {
 // claimed is the index of the first claim whose goal matches, or -1.
 func (m *machine) claimed(now time.Time, matches func(to *goal) bool) int {
 	return slices.IndexFunc(m.claims, func(c claim) bool {
-		age := now.Sub(c.at)
-		return age > -claimSlack && age < followTime && matches(c.to)
+		return now.Sub(c.from) > -claimSlack && now.Sub(c.at) < followTime && matches(c.to)
 	})
 }
 
@@ -656,8 +655,12 @@ func (g *goal) atEnd(r report) bool {
 
 // claim records that a copy of a step that leads to a mode is sent now.
 func (m *machine) claim(to *goal, now time.Time) {
+	from := now
+	if i := slices.IndexFunc(m.claims, func(c claim) bool { return c.to == to }); i >= 0 {
+		from = m.claims[i].from
+	}
 	m.claims = slices.DeleteFunc(m.claims, func(c claim) bool { return c.to == to || now.Sub(c.at) >= followTime })
-	m.claims = append(m.claims, claim{to, now})
+	m.claims = append(m.claims, claim{to, from, now})
 }
 
 // accepted makes an accepted step's mode the mode (rule 2).

@@ -228,18 +228,26 @@ func FuzzMachine(f *testing.F) {
 	})
 }
 
-// A landing is repeated while it is not acknowledged.
-func TestAStepIsOursFor5sAfterItsLastCopy(t *testing.T) {
+// A landing is repeated while it is not acknowledged. On a line that falls behind its copy may go out while the report
+// of its mode is on the way.
+func TestAStepIsOursFromItsFirstCopyUntil5sAfterItsLast(t *testing.T) {
 	at := time.Now()
-	m := machine{known: true, mode: ModeLand, last: report{shownMode: shownMode{custom: px4Custom(4, 3), armed: true},
-		mode: ModeHold}}
-	m.commanded = &goal{mode: ModeLand, number: px4Custom(4, 3)}
-	land := &goal{mode: ModeLand, number: px4Custom(4, 6)}
-	m.claim(land, at)
-	m.claim(land, at.Add(3*time.Second))
-	shown := shownMode{custom: px4Custom(4, 6), armed: true, at: at.Add(followTime + 2*time.Second)}
-	if m.judge(report{shownMode: shown, mode: ModeLand}).means == meansTakeover {
-		t.Error("the landing that was sent is taken for a pilot's")
+	for left, taken := range map[time.Duration]bool{
+		-claimSlack:                true,
+		100 * time.Millisecond:     false,
+		followTime + 2*time.Second: false,
+		followTime + 3*time.Second: true,
+	} {
+		m := machine{known: true, mode: ModeLand, last: report{shownMode: shownMode{custom: px4Custom(4, 3), armed: true},
+			mode: ModeHold}}
+		m.commanded = &goal{mode: ModeLand, number: px4Custom(4, 3)}
+		land := &goal{mode: ModeLand, number: px4Custom(4, 6)}
+		m.claim(land, at)
+		m.claim(land, at.Add(3*time.Second))
+		shown := shownMode{custom: px4Custom(4, 6), armed: true, at: at.Add(left)}
+		if got := m.judge(report{shownMode: shown, mode: ModeLand}).means == meansTakeover; got != taken {
+			t.Errorf("the landing is taken for a pilot's %v after it was sent: %v", left, got)
+		}
 	}
 }
 
