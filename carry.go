@@ -216,7 +216,7 @@ func (d *drone) awaitFamily(w waiter, t *task) error {
 	if err := t.ask(w, copyEvery, time.Now().Add(familyWait), request, judged); err != nil {
 		return err
 	}
-	if err := doubt(); err != nil && (judged() || !t.request.stays() || !d.view(time.Now()).flying()) {
+	if err := d.mustProve(t); err != nil {
 		return err
 	}
 

@@ -925,6 +925,17 @@ func (d *drone) view(now time.Time) view {
 	return v
 }
 
+// mustProve is why a task may send nothing more: the vehicle has not shown what it is; nil: it may. What makes it safe
+// in the air goes out without that, and so does what disarms what the task has armed.
+func (d *drone) mustProve(t *task) error {
+	v := d.view(time.Now())
+	exempt := t.continues != nil || t.state == disarmsAgain
+	if v.doubt == nil || exempt || (!v.isStranger() && t.request.stays() && v.flying()) {
+		return nil
+	}
+	return v.doubt
+}
+
 // doubt is why the vehicle is not commanded as what it calls itself (docs/design.md, "Who it is"); nil: it has
 // shown that it is that.
 func (d *drone) doubt(now time.Time) error {

@@ -227,6 +227,30 @@ func TestBeforeAVehicleHasShownWhatItIsOnlyWhatMakesItSafeGoesOutAndOnlyInTheAir
 	}
 }
 
+// A Copter's hold is BRAKE, then GUIDED. The first is what makes an unproven vehicle safe in the air.
+func TestAHoldThatHasGoneOutWithoutTheProofEndsWhereTheVehicleIsOnTheGround(t *testing.T) {
+	const guided, brake = 4, copterBrake
+	for _, obeys := range []bool{false, true} {
+		inLinkBubble(t, func(t *testing.T) {
+			b := newLineBench(t, copterBeat(), func(b *lineBench) { b.deaf, b.boot = true, 5000 })
+			b.script = func(id uint16, _ int) {
+				if obeys {
+					b.ack(0, id, ackAccepted)
+					b.shows(brake, false)
+				} else {
+					b.shows(guided, false)
+				}
+				b.change(func() { b.feed(b.next(1, b.beat)) })
+			}
+			b.shows(guided, true)
+			time.Sleep(3 * time.Second) // mavrest has just started
+			o := <-b.command(holdHere)
+			lineEqual(t, fmt.Sprint("obeys ", obeys, ": all that was sent"), len(b.notQuestions()), 1)
+			lineEqual(t, "answer", o.code() == "", false)
+		})
+	}
+}
+
 func TestTheProofCostsAClientNoTimeOnAVehicleThatAnswers(t *testing.T) {
 	for _, armed := range []bool{false, true} {
 		inLinkBubble(t, func(t *testing.T) {

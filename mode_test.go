@@ -238,8 +238,8 @@ func TestAStepIsOursFromItsFirstCopyUntil5sAfterItsLast(t *testing.T) {
 		followTime + 2*time.Second: false,
 		followTime + 3*time.Second: true,
 	} {
-		m := machine{known: true, mode: ModeLand, last: report{shownMode: shownMode{custom: px4Custom(4, 3), armed: true},
-			mode: ModeHold}}
+		hold := shownMode{custom: px4Custom(4, 3), armed: true}
+		m := machine{known: true, mode: ModeLand, last: report{shownMode: hold, mode: ModeHold}}
 		m.commanded = &goal{mode: ModeLand, number: px4Custom(4, 3)}
 		land := &goal{mode: ModeLand, number: px4Custom(4, 6)}
 		m.claim(land, at)

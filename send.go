@@ -224,8 +224,8 @@ func (x *departure) withoutReport(r *reports) time.Time {
 // untilProven decides for a step from its first copy on.
 func (d *drone) untilProven(t *task, c *command, now time.Time) decision {
 	c.copyDue = d.cmd.stood.dueAnew(c.copyDue)
-	if !c.blind && d.link.hasFallen() {
-		// The ack is on the way as well, and so may be a pilot's switch.
+	if (!c.blind && d.link.hasFallen()) || d.mustProve(t) != nil {
+		// The ack is on the way as well, and so may be a pilot's switch. Or the vehicle has landed, unproven.
 		c.copyDue = later(c.copyDue, now.Add(lineJitter))
 	}
 	d.machine.reports.awaited = c.copyDue
@@ -323,6 +323,11 @@ func (d *drone) depart(t *task, c *command) error {
 	// Not machine.explains: that also accepts the mode that a disarmed vehicle falls back to.
 	if g := d.machine.commanded; t.command != nil && s.arms() && g != nil && d.machine.last.custom != g.number {
 		return refuse(codeInterrupted, "arming was not sent: the vehicle left the mode that was set for it")
+	}
+
+	// It may have landed, or shown that it is something else, behind the step before.
+	if err := d.mustProve(t); err != nil {
+		return err
 	}
 	if err := d.placeAnew(t, s); err != nil {
 		return err
