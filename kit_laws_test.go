@@ -123,9 +123,10 @@ func followsProof(b *book, wrong verdict) {
 			continue
 		}
 		is, until, ok := b.switched(s)
-		ok = ok && !slices.ContainsFunc(b.commands, func(c *seenCommand) bool { // then it may be mavrest's
+		// Then it may be mavrest's. A step explains what left up to 0.2 s before it, too.
+		ok = ok && !slices.ContainsFunc(b.commands, func(c *seenCommand) bool {
 			to, _ := b.goal(c)
-			return to == is.custom && c.n < is.n && is.at.Sub(c.at) < followTime
+			return to == is.custom && is.at.Sub(c.at) > -claimSlack && is.at.Sub(c.at) < followTime
 		})
 		for i, c := range b.commands {
 			if !ok || !c.truth.armed || !c.at.After(is.at) || !until.IsZero() && c.at.After(until) {
