@@ -553,6 +553,16 @@ func (b *book) keptSince(s stamp) (at time.Time, ok bool) {
 	return at, true
 }
 
+// ignored reports whether a HEARTBEAT came so shortly behind a number that was kept, and is not its own, that mavrest
+// takes it for the older one: the number stays kept.
+func (b *book) ignored(beat seenBeat) bool {
+	m, was := b.modeBefore(beat.n), b.beatBefore(beat.n)
+	if m == nil || was == nil || m.custom == beat.custom || beat.at.Sub(m.at) > olderMost {
+		return false
+	}
+	return m.n > was.n && m.custom != was.custom || b.ignored(*was)
+}
+
 func nothingWhileKept(b *book, wrong verdict) {
 	for i, c := range b.commands {
 		kept, ok := b.keptSince(c.stamp)
@@ -753,6 +763,7 @@ func sticksAreTheClients(b *book, wrong verdict) {
 		}
 		unmoved := was != nil && was.axes == s.axes && b.firmware == px4
 		_, kept := b.keptSince(s.stamp)
+		kept = kept || beat != nil && b.ignored(*beat)
 		if last != nil && unmoved && (!flown || kept) || !b.quiet(s.at, s.at, lineTrouble) {
 			continue
 		}
