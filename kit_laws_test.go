@@ -293,9 +293,15 @@ func answerIsShown(b *book, wrong verdict) {
 				return within(x.stamp) && slices.Contains(list, x.custom)
 			})
 			really := false
+			until := a.ended.at
+
+			// A HEARTBEAT that disarms makes a report of a CURRENT_MODE's number, which may not be in force yet.
+			if last := b.beatBefore(a.ended.n); last != nil && !last.armed && !slices.Contains(list, last.custom) {
+				until = until.Add(20 * time.Millisecond)
+			}
 			for i, m := range b.entered {
 				over := i+1 < len(b.entered) && b.entered[i+1].n < a.began.n
-				really = really || slices.Contains(list, m.custom) && m.n < a.ended.n && !over
+				really = really || slices.Contains(list, m.custom) && !m.at.After(until) && !over
 			}
 			alone := b.quiet(a.began.at.Add(-time.Second), a.ended.at, foreignTrouble, lineTrouble)
 			if !heard || alone && !really {
