@@ -30,7 +30,7 @@ var laws = []law{
 		"Rule 4: After a takeover", interruptedIsTrue},
 	{"a superseded comes only after another request: a client's, or mavrest's own for a client that is silent for 3 s",
 		"The newest request wins", supersededIsTrue},
-	{"each request is answered, within 6 s where nothing was sent and nothing was to be waited for",
+	{"each request is answered, within 6 s where nothing was sent and nothing, as a late line, was to be waited for",
 		"Rule 5: Before each step a report", answersInTime},
 	{"while the port of a line that was not late is away each request is answered within 8 s, that of mavrest itself " +
 		"before it included",
@@ -420,8 +420,12 @@ func answersInTime(b *book, wrong verdict) {
 		// For its sticks, or for the ground.
 		sticksOrLift := sets && (mode.flownBySticks() || mode == ModeTakeoff)
 		waits := a.from.alt < 12 || a.has("wait") || sticksOrLift
+		most := 6 * time.Second
+		if b.wasLate(a) {
+			most += tripMost
+		}
 		switch {
-		case a.isCommand() && b.alone(a) && !sends && !waits && took > 6*time.Second:
+		case a.isCommand() && b.alone(a) && !sends && !waits && took > most:
 			wrong(a.ended.at, "%v took %v, and nothing was sent", a, took)
 		case !a.isCommand() && took > 0 && !(a.isInput() && took <= urgentKept):
 			// Sticks wait while a number is kept.
@@ -434,11 +438,14 @@ func answersInTime(b *book, wrong verdict) {
 	}
 }
 
+// wasLate reports whether the line was late, or had been lately: its answers are waited for that much longer.
+func (b *book) wasLate(a *seenAsk) bool {
+	return b.had(a.began.at.Add(-2*tripFor), a.ended.at, "the line falls behind")
+}
+
 func answersWithoutPort(b *book, wrong verdict) {
 	for _, a := range b.asks {
-		// A line that was late is waited for that much longer.
-		late := b.had(a.began.at.Add(-2*tripFor), a.ended.at, "the line falls behind")
-		if !a.isCommand() || !b.alone(a) || a.has("wait") || late {
+		if !a.isCommand() || !b.alone(a) || a.has("wait") || b.wasLate(a) {
 			continue
 		}
 		for _, t := range b.troubles {
