@@ -405,19 +405,29 @@ func urlsOf(listen *net.TCPAddr, own []net.Addr, name string) (list []string) {
 	return list
 }
 
+// lookForURLs is the time between two looks for new addresses of the board: each asks the kernel for all that it has.
+const lookForURLs = 5 * time.Second
+
 // supervise logs new addresses, on the ground, and sends signs of life to systemd each second, until the
 // program stops.
 func supervise(ctx context.Context, d *drone, urls *pageURLs) {
 	// 0 if there is no watchdog
 	usec, _ := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
 	watchdog := time.Duration(usec) * time.Microsecond
-	tick := time.Tick(time.Second)
+	look := time.Tick(lookForURLs)
+
+	// nil: nobody waits for a sign
+	var tick <-chan time.Time
+	if underSystemd() {
+		tick = time.Tick(time.Second)
+	}
 	for {
 		select {
-		case <-tick:
+		case <-look:
 			if !d.flying() {
 				urls.find()
 			}
+		case <-tick:
 			notifySystemd(signOfLife(d, urls.found, watchdog))
 		case <-ctx.Done():
 			slog.Info("stopping")
@@ -427,13 +437,17 @@ func supervise(ctx context.Context, d *drone, urls *pageURLs) {
 	}
 }
 
+// notifySocket is where systemd hears a program that runs under it.
+const notifySocket = "NOTIFY_SOCKET"
+
+func underSystemd() bool { return os.Getenv(notifySocket) != "" }
+
 // notifySystemd sends systemd a state as sd_notify(3) does, if the program runs under it.
 func notifySystemd(state string) {
-	socket := os.Getenv("NOTIFY_SOCKET")
-	if socket == "" {
+	if !underSystemd() {
 		return
 	}
-	c, err := net.Dial("unixgram", socket)
+	c, err := net.Dial("unixgram", os.Getenv(notifySocket))
 	if err == nil {
 		_, err = c.Write([]byte(state))
 		c.Close()

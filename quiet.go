@@ -9,7 +9,6 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -250,17 +249,23 @@ func ofSystem(err error) bool {
 	return is
 }
 
-// emptied is when all was read last that had come.
-type emptied struct{ at atomic.Pointer[time.Time] }
+// emptied is when all was read last that had come. A mutex keeps it, because a pointer would be allocated at each read.
+type emptied struct {
+	emptyMu sync.Mutex
+	at      time.Time
+}
 
 // found takes that a read that began then found nothing.
-func (e *emptied) found(at time.Time) { e.at.Store(&at) }
+func (e *emptied) found(at time.Time) {
+	e.emptyMu.Lock()
+	defer e.emptyMu.Unlock()
+	e.at = at
+}
 
 func (e *emptied) emptyAt() time.Time {
-	if at := e.at.Load(); at != nil {
-		return *at
-	}
-	return time.Time{}
+	e.emptyMu.Lock()
+	defer e.emptyMu.Unlock()
+	return e.at
 }
 
 // gatherer is a descriptor whose input gathers while it is busy, and wakes nothing meanwhile. Go's poller hears each
