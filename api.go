@@ -324,8 +324,9 @@ func (a *api) doRequest(
 	log.Info("request")
 	began := time.Now()
 	req.came = connOf(r).lastCame()
-	if !lengthGiven(r) {
-		// Until then its body might have come.
+	if patience > 0 && !lengthGiven(r) {
+		// Until then its body might have come. The kernel tells when it came to some milliseconds.
+		req.awaited = req.came.Add(10 * time.Millisecond)
 		req.came = req.came.Add(patience)
 	}
 	accepted, err := a.drone.do(*req)

@@ -41,6 +41,8 @@ func (d *drone) arrive(w waiter, t *task) {
 	c, r := d.cmd, t.request
 	d.awaitTurn(w, r.came)
 	switch {
+	case !r.awaited.IsZero() && c.joinedAt.After(r.awaited):
+		t.end(errSuperseded)
 	case c.allEndedAt.After(r.came):
 		t.end(c.allEnded)
 	case c.disarmedAt.After(r.came) && (r.arms() || r.entersSticks() || r.toPlace()):

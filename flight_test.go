@@ -118,6 +118,23 @@ func TestADisarmingEndsATakeoffThatWaitedForTheProgram(t *testing.T) {
 	})
 }
 
+// A takeoff that says no length waits for its body: what was asked meanwhile is newer.
+func TestATakeoffThatWaitedForItsBodyEndsNothingThatWasAskedMeanwhile(t *testing.T) {
+	onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
+		b.onTheGround()
+		b.obeys(5*time.Millisecond, 0)
+		takeoff := request{verb: entersMode, mode: ModeTakeoff}
+		takeoff.awaited = time.Now()
+		time.Sleep(time.Millisecond)
+		lineEqual(t, "error", (<-b.command(landHere)).err, nil)
+		lineEqual(t, "asked before the landing", (<-b.command(takeoff)).code(), codeSuperseded)
+		takeoff.awaited = time.Now()
+		if code := (<-b.command(takeoff)).code(); code == codeSuperseded {
+			t.Error("asked behind the landing: it is superseded too")
+		}
+	})
+}
+
 func TestWhatIsAskedBehindATakeoverThatWasShownIsCarriedOut(t *testing.T) {
 	onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
 		b.inTheAir()

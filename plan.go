@@ -59,6 +59,10 @@ type request struct {
 
 	// came is when its last bytes came; they are read later where the program stood still. Zero: it is mavrest's own.
 	came time.Time
+
+	// awaited is from when on another request is newer though it came before: a takeoff without a length waits for its
+	// body. Zero: none is.
+	awaited time.Time
 }
 
 // offset says in metres where a place is, from where the vehicle is when its step goes out: to the north and east, or

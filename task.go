@@ -35,6 +35,9 @@ type queue struct {
 	allEnded   *commandError
 	allEndedAt time.Time
 
+	// joinedAt is when a client's request joined the queue last.
+	joinedAt time.Time
+
 	// disarmedAt is when a disarming was heard last that is not ours.
 	disarmedAt time.Time
 }
@@ -158,6 +161,9 @@ func (q *queue) join(t *task, v view) {
 		}
 	}
 	q.tasks = append(q.tasks, t)
+	if !t.unasked() {
+		q.joinedAt = time.Now()
+	}
 }
 
 // supersedes reports whether t ends an older task o, under way or waiting. It does not end a landing, a
