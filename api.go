@@ -325,8 +325,8 @@ func (a *api) doRequest(
 	began := time.Now()
 	req.came = connOf(r).lastCame()
 	if patience > 0 && !lengthGiven(r) {
-		// Until then its body might have come. The kernel tells when it came to some milliseconds.
-		req.awaited = req.came.Add(10 * time.Millisecond)
+		// Until then its body might have come.
+		req.awaited = req.came
 		req.came = req.came.Add(patience)
 	}
 	accepted, err := a.drone.do(*req)

@@ -569,6 +569,31 @@ func TestWhatHasComeIsReadThoughTheDeadlineIsOver(t *testing.T) {
 	}
 }
 
+// Else what was heard just before a request would seem to come behind it.
+func TestBytesCameNoEarlierThanTheyWereSent(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client := dialed(t, "tcp", l.Addr().String())
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newQuietTCP(accepted.(*net.TCPConn))
+	defer c.Close()
+	for range 100 {
+		sent := time.Now()
+		client.Write([]byte{1})
+		c.Read(make([]byte, 1))
+		time.Sleep(300 * time.Microsecond)
+		if came := c.lastCame(); came.Before(sent) {
+			t.Fatalf("they came %v before they were sent", sent.Sub(came))
+		}
+	}
+}
+
 func TestASerialReadEndsAtItsDeadlineAndTheNextOneReadsOn(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)

@@ -86,6 +86,9 @@ func (p *quietPort) hurry() {
 	}
 }
 
+// kernelTick is how exactly a kernel with 100 ticks a second tells times.
+const kernelTick = 10 * time.Millisecond
+
 // quietTCP is a TCP connection that is read and written by quietCalls.
 type quietTCP struct {
 	*net.TCPConn
@@ -107,7 +110,7 @@ func (c *quietTCP) Write(b []byte) (int, error) {
 	return n, c.named("write", err)
 }
 
-// lastCame is when the last bytes came, to some milliseconds; now where the system does not tell.
+// lastCame is when the last bytes came at the latest, to kernelTick; now where the system does not tell.
 func (c *quietTCP) lastCame() time.Time {
 	now := time.Now()
 	var info syscall.TCPInfo
@@ -117,8 +120,8 @@ func (c *quietTCP) lastCame() time.Time {
 			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 	})
 
-	// That was so many milliseconds ago.
-	return now.Add(-time.Duration(info.Last_data_recv) * time.Millisecond)
+	// That was so many milliseconds ago, rounded by a tick.
+	return sooner(now, now.Add(kernelTick-time.Duration(info.Last_data_recv)*time.Millisecond))
 }
 
 // named is an error of the system as net/http knows it.
