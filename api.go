@@ -326,7 +326,7 @@ func (a *api) doRequest(
 	req.came = connOf(r).lastCame()
 	if patience > 0 && !lengthGiven(r) {
 		// Until then its body might have come.
-		req.awaited = req.came
+		req.headCame = req.came
 		req.came = req.came.Add(patience)
 	}
 	accepted, err := a.drone.do(*req)

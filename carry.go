@@ -41,7 +41,7 @@ func (d *drone) arrive(w waiter, t *task) {
 	c, r := d.cmd, t.request
 	d.awaitTurn(w, r.came)
 	switch {
-	case !r.awaited.IsZero() && c.joinedAt.After(r.awaited):
+	case !r.headCame.IsZero() && c.joinedAt.After(r.headCame):
 		t.end(errSuperseded)
 	case c.allEndedAt.After(r.came):
 		t.end(c.allEnded)

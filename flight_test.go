@@ -124,11 +124,11 @@ func TestATakeoffThatWaitedForItsBodyEndsNothingThatWasAskedMeanwhile(t *testing
 		b.onTheGround()
 		b.obeys(5*time.Millisecond, 0)
 		takeoff := request{verb: entersMode, mode: ModeTakeoff}
-		takeoff.awaited = time.Now()
+		takeoff.headCame = time.Now()
 		time.Sleep(time.Millisecond)
 		lineEqual(t, "error", (<-b.command(landHere)).err, nil)
 		lineEqual(t, "asked before the landing", (<-b.command(takeoff)).code(), codeSuperseded)
-		takeoff.awaited = time.Now()
+		takeoff.headCame = time.Now()
 		if code := (<-b.command(takeoff)).code(); code == codeSuperseded {
 			t.Error("asked behind the landing: it is superseded too")
 		}

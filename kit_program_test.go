@@ -242,6 +242,11 @@ func (s *simulator) flyUDP(t *testing.T, address string) {
 	})
 }
 
+// address is the API's host and port.
+func (p *program) address() string {
+	return strings.TrimSuffix(strings.TrimPrefix(p.base, "http://"), "/api/drone")
+}
+
 // stops stops a process, and waits until it stands still.
 func (p *program) stops(t *testing.T) {
 	p.Process.Signal(syscall.SIGSTOP)

@@ -163,7 +163,7 @@ func TestThePortIsClosedBeforeTheServerAtTheEnd(t *testing.T) {
 	t.Parallel()
 	line := openPTY(t)
 	p := start(t, nil, "-device", line.path, "-baud", "57600")
-	w := dial(t, strings.TrimSuffix(strings.TrimPrefix(p.base, "http://"), "/api/drone"))
+	w := dial(t, p.address())
 	io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nExpect: "+
 		"100-continue\r\nContent-Length: 9\r\n\r\n")
 	if answer, err := w.in.ReadString('\n'); err != nil || !strings.Contains(answer, "100 Continue") {
@@ -524,13 +524,7 @@ func TestOfRequestsThatWaitedForTheProgramTheNewestWins(t *testing.T) {
 	}
 	t.Parallel()
 	p, _ := startAloft(t)
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(p.base, "http://"), "/api/drone"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
+	dial := func() net.Conn { return dialed(t, "tcp", p.address()) }
 	ask := func(c net.Conn, body string) {
 		fmt.Fprintf(c, "POST /api/drone/mode HTTP/1.1\r\nHost: drone\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	}
@@ -555,7 +549,6 @@ func TestOfRequestsThatWaitedForTheProgramTheNewestWins(t *testing.T) {
 		for k := range conns {
 			if i>>k&1 == 1 {
 				conns[k] = dial()
-				defer conns[k].Close()
 			}
 		}
 		p.stops(t)
@@ -587,11 +580,7 @@ func TestATakeoffWithoutABodyThatWaitedForTheProgramIsOlderThanALandingBehindIt(
 	s := runSimulator(t, simPX4)
 	s.flyUDP(t, address)
 	p.until(t, `"armable":true`)
-	c, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(p.base, "http://"), "/api/drone"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := dialed(t, "tcp", p.address())
 	p.stops(t)
 	fmt.Fprint(c, "POST /api/drone/takeoff HTTP/1.1\r\nHost: drone\r\n\r\n")
 	time.Sleep(400 * time.Millisecond)

@@ -60,9 +60,9 @@ type request struct {
 	// came is when its last bytes came; they are read later where the program stood still. Zero: it is mavrest's own.
 	came time.Time
 
-	// awaited is from when on another request is newer though it came before: a takeoff without a length waits for its
-	// body. Zero: none is.
-	awaited time.Time
+	// headCame is when a takeoff came whose body might still follow: came is when that time was over. A request that
+	// joined the queue in between is newer. Zero: no body might follow.
+	headCame time.Time
 }
 
 // offset says in metres where a place is, from where the vehicle is when its step goes out: to the north and east, or

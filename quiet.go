@@ -86,7 +86,7 @@ func (p *quietPort) hurry() {
 	}
 }
 
-// kernelTick is how exactly a kernel with 100 ticks a second tells times.
+// kernelTick is by how much a kernel with 100 ticks a second rounds times, at most.
 const kernelTick = 10 * time.Millisecond
 
 // quietTCP is a TCP connection that is read and written by quietCalls.
@@ -110,7 +110,8 @@ func (c *quietTCP) Write(b []byte) (int, error) {
 	return n, c.named("write", err)
 }
 
-// lastCame is when the last bytes came at the latest, to kernelTick; now where the system does not tell.
+// lastCame is the latest time at which the last bytes may have come: the kernel rounds. It is now where the kernel does
+// not tell.
 func (c *quietTCP) lastCame() time.Time {
 	now := time.Now()
 	var info syscall.TCPInfo
@@ -120,7 +121,7 @@ func (c *quietTCP) lastCame() time.Time {
 			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 	})
 
-	// That was so many milliseconds ago, rounded by a tick.
+	// It tells how many milliseconds ago that was.
 	return sooner(now, now.Add(kernelTick-time.Duration(info.Last_data_recv)*time.Millisecond))
 }
 

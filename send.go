@@ -225,7 +225,8 @@ func (x *departure) withoutReport(r *reports) time.Time {
 func (d *drone) untilProven(t *task, c *command, now time.Time) decision {
 	c.copyDue = d.cmd.stood.dueAnew(c.copyDue)
 	if (!c.blind && d.link.hasFallen()) || d.mustProve(t) != nil {
-		// The ack is on the way as well, and so may be a pilot's switch. Or the vehicle has landed, unproven.
+		// The ack is on the way as well, and so may be a pilot's switch; or the vehicle has landed, and has not shown
+		// what it is.
 		c.copyDue = later(c.copyDue, now.Add(lineJitter))
 	}
 	d.machine.reports.awaited = c.copyDue
