@@ -260,6 +260,12 @@ func (d *drone) hearsVehicle() bool {
 	return d.snapped().online
 }
 
+// awaitStarted waits until the simulator's vehicle has started: an ArduPilot forgets a mode that is set before.
+func (d *drone) awaitStarted(t *testing.T) {
+	t.Helper()
+	waitUntil(t, "the vehicle has started", func() bool { return d.snapped().tel.beat.state == "standby" })
+}
+
 // drain reads for 20 ms, and appends what the link sends or has sent.
 func (p *pty) drain(into *[]byte) {
 	p.master.SetReadDeadline(time.Now().Add(20 * time.Millisecond))

@@ -40,7 +40,7 @@ func TestACommandGoesOverARealSerialLine(t *testing.T) {
 			p := openPTY(t)
 			p.fly(t, runSimulator(t, flavour))
 			d, _ := runDevice(t, mustDevice(t, p.path, 57600))
-			waitUntil(t, "a heartbeat came", d.hearsVehicle)
+			d.awaitStarted(t)
 			a, err := d.do(request{verb: entersMode, mode: ModeHold})
 			if err != nil || a.mode != ModeHold || a.command != cmdSetMode {
 				t.Errorf("answered %+v, %v", a, err)
@@ -714,7 +714,7 @@ func TestAutoTakesTheFirstPortThatBringsMAVLinkAndLeavesOthersAlone(t *testing.T
 	b.plug("serial0", p)
 	b.plug("again", p)
 	b.plug("ttyTHS1", other)
-	waitUntil(t, "the vehicle is online", d.hearsVehicle)
+	d.awaitStarted(t)
 	lineEqual(t, "link.error", d.snapped().link.fault, nil)
 	lineEqual(t, "link.device", d.snapped().link.device, b.at("serial0"))
 	lineEqual(t, "link.baud", d.snapped().link.baud, 115200)
