@@ -259,7 +259,7 @@ func hint(f firmware, typ common.MAV_TYPE, s *step, fenced bool) string {
 			`then raise the motor interlock, then take off`
 	case f == copter && s.cmd == common.MAV_CMD_NAV_TAKEOFF:
 		return "; if it has a motor interlock: arm it in hold, raise the interlock, then take off"
-	case s.cmd == common.MAV_CMD_DO_REPOSITION && !s.holds && fenced:
+	case s.cmd == common.MAV_CMD_DO_REPOSITION && s.name == "" && fenced:
 		return "; it refuses a place outside its fence"
 	}
 	return ""

@@ -633,7 +633,7 @@ func TestARefusalWithoutATextHasAHint(t *testing.T) {
 	const helicopter, quad = common.MAV_TYPE_HELICOPTER, common.MAV_TYPE_QUADROTOR
 	takeoff, goTo := copter.step(common.MAV_CMD_NAV_TAKEOFF), copter.step(common.MAV_CMD_DO_REPOSITION)
 	hold := goTo
-	hold.holds = true
+	hold.name = "the hold"
 	for _, c := range []struct {
 		name string
 		f    firmware

@@ -478,7 +478,9 @@ func planClimb(v view) (p plan) {
 	if v.firmware == px4 && v.critical {
 		p.steps = append(p.steps, px4.enter(ModeHold))
 	}
-	p.steps = append(p.steps, request{}.holdAt(v, to))
+	up := request{}.holdAt(v, to)
+	up.name = "the climb"
+	p.steps = append(p.steps, up)
 	p.destination = &to
 	return p
 }
@@ -563,7 +565,7 @@ func (v view) staysInPause() bool {
 // pause is PX4's own hold: DO_REPOSITION without a place.
 func (v view) pause() step {
 	s := px4.step(common.MAV_CMD_DO_REPOSITION, -1, 1, 0).leadingTo(ModeHold, entered[px4][ModeHold])
-	s.holds = true
+	s.name = "the hold"
 	return s
 }
 
@@ -639,7 +641,7 @@ const hoverFast = 10.0
 // holdAt is a hold at a place.
 func (r request) holdAt(v view, to place) step {
 	s := r.reposition(v, to).leadingTo(ModeHold, entered[v.firmware][ModeHold])
-	s.holds = true
+	s.name = "the hold"
 	return s
 }
 

@@ -1044,7 +1044,7 @@ func stepsWait(p plan) string {
 		if s.away {
 			word = "when clear"
 		}
-		if s.holds {
+		if s.name == "the hold" {
 			word += " hold"
 		}
 		is = append(is, word)

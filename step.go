@@ -25,8 +25,9 @@ type step struct {
 	// x, y: degE7, of a COMMAND_INT
 	x, y int32
 
-	// holds: a DO_REPOSITION that holds here; any other is a goto
-	holds bool
+	// name is what it is in a sentence, where its command alone does not say that: a DO_REPOSITION that flies to no
+	// place. "" for any other.
+	name string
 
 	// away: the vehicle flies to a place, or does so next: it must be clear of the ground (rule 11)
 	away bool
@@ -116,10 +117,7 @@ func commandName(s *step) string {
 	if s.arms() {
 		return "arming"
 	}
-	if s.holds {
-		return "the hold"
-	}
-	return cmp.Or(commandNames[s.cmd], fmt.Sprintf("command %d", s.cmd))
+	return cmp.Or(s.name, commandNames[s.cmd], fmt.Sprintf("command %d", s.cmd))
 }
 
 var commandNames = map[common.MAV_CMD]string{

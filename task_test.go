@@ -349,7 +349,7 @@ func TestADisarmingEndsEverythingOnTheGroundAndNothingInTheAir(t *testing.T) {
 func TestASpeedIsPartOfTheGotoThatItFollows(t *testing.T) {
 	goTo, speed := plane.step(common.MAV_CMD_DO_REPOSITION), plane.step(common.MAV_CMD_DO_CHANGE_SPEED)
 	hold := goTo
-	hold.holds = true
+	hold.name = "the hold"
 	for _, c := range []struct {
 		sent  step
 		steps []step
