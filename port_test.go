@@ -478,6 +478,21 @@ func TestTheSenderOfADatagramIsKnownInBothVersionsOfIP(t *testing.T) {
 	}
 }
 
+// What an allocation takes is 2 % of a quiet line.
+func TestAReadOfADatagramAllocatesNothing(t *testing.T) {
+	l, err := listenUDP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	from := dialed(t, "udp", listensAt(t, l))
+	b := make([]byte, 10)
+	lineEqual(t, "allocations", testing.AllocsPerRun(100, func() {
+		from.Write(b)
+		l.Read(b)
+	}), 0)
+}
+
 func TestASerialPortIsClosedWhenItsOutputIsSentOrTheLineHasStopped(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)

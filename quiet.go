@@ -178,15 +178,18 @@ func (q *quietCalls) read(b []byte, from *sockaddr) (int, error) {
 	}
 	q.in.b, q.in.addr = b, from
 	err := q.raw.Read(q.in.try)
-	if q.empty != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-		// A program that stood still finds its deadline over, and what came meanwhile.
-		q.raw.Control(func(fd uintptr) {
-			if q.in.try(fd) {
-				err = nil
-			}
-		})
+
+	// A program that stood still finds its deadline over, and what came meanwhile.
+	if q.empty != nil && errors.Is(err, os.ErrDeadlineExceeded) && q.readsLate() {
+		err = nil
 	}
 	return q.in.end(err)
+}
+
+// readsLate reads once without waiting, whatever the deadline, and reports whether something had come.
+func (q *quietCalls) readsLate() (came bool) {
+	q.raw.Control(func(fd uintptr) { came = q.in.try(fd) })
+	return came
 }
 
 func (q *quietCalls) tryRead(fd uintptr) bool {
