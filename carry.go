@@ -577,7 +577,7 @@ func (d *drone) holdForSilent(w waiter) {
 }
 
 // leftWords say what was done for a client that is gone.
-var leftWords = map[Mode]string{
+var leftWords = [...]string{
 	ModeHold: "holding",
 	ModeRTL:  "returning, because a hold was refused",
 	ModeLand: "landing, because a hold was refused",
@@ -614,11 +614,12 @@ func (d *drone) doOwn(w waiter, r request, continues *manoeuvre) error {
 
 // leftSafe are the modes that a client who is gone is followed by: where the first is refused the next is tried.
 // A landing from the wing comes last: nobody knows what stands where it touches, up to a circle's width off.
-var leftSafe = map[kind][]Mode{
+var leftSafe = [...][]Mode{
 	hovering:    {ModeHold, ModeLand},
 	driving:     {ModeHold, ModeLand},
 	kindUnknown: {ModeHold, ModeRTL, ModeLand},
 	onWing:      {ModeHold, ModeRTL, ModeLand},
+	onlyRead:    nil,
 }
 
 // Times of the texts that belong to an answer (docs/design.md, "Reasons").

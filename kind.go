@@ -50,7 +50,7 @@ func (v view) readOnly() error {
 			"be read, not commanded", v.version)
 	}
 	isNone := "no multicopter, VTOL, plane or rover"
-	if airframes[v.firmware] == airframeUnknown {
+	if v.firmware.airframes() == airframeUnknown {
 		isNone = "neither PX4 nor ArduPilot Copter or Plane"
 	}
 	name := strings.TrimSuffix(lowerName(v.autopilot.String(), "MAV_AUTOPILOT_"), "mega")

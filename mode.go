@@ -271,7 +271,7 @@ func modesToEnter() map[firmware]map[Mode]uint32 {
 	for f, rows := range ownModes {
 		enter := make(map[Mode]uint32)
 		for _, row := range rows {
-			if row.on&airframes[f] != 0 {
+			if row.on&f.airframes() != 0 {
 				enter[row.mode] = row.custom
 			}
 		}

@@ -66,7 +66,7 @@ const (
 	oldStamp
 )
 
-var refusalWords = map[refusal]string{
+var refusalWords = [...]string{
 	unsigned: "its frames are not signed, and mavrest takes only what is signed with the key of -sign: set this key " +
 		"on the vehicle by its ground station, or start mavrest without -sign",
 	unsignable: "it speaks MAVLink 1, which can't be signed, and mavrest takes only what is signed (-sign): set its " +

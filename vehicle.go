@@ -105,9 +105,17 @@ func (i identity) airframe() airframe { return airframeOf(i.firmware(), i.typ) }
 
 // airframeOf is what a vehicle of a family and a type is.
 func airframeOf(f firmware, typ common.MAV_TYPE) airframe {
+	if f == px4 {
+		return px4Airframes[byte(typ)]
+	}
+	return f.airframes()
+}
+
+// airframes are those that a family flies or drives.
+func (f firmware) airframes() airframe {
 	switch f {
 	case px4:
-		return px4Airframes[byte(typ)]
+		return flies | rover
 	case copter:
 		return multicopter
 	case quadPlane:
@@ -117,9 +125,6 @@ func airframeOf(f firmware, typ common.MAV_TYPE) airframe {
 	}
 	return airframeUnknown
 }
-
-// airframes are those that a family flies or drives.
-var airframes = map[firmware]airframe{px4: flies | rover, copter: multicopter, quadPlane: vtol, plane: fixedWing}
 
 // firmware is the family, by a heartbeat and by EXTENDED_SYS_STATE's vtol_state: a QuadPlane calls
 // itself a fixed wing (docs/autopilots.md, "QuadPlane"). PX4 has one table of modes for all.
