@@ -434,16 +434,18 @@ func (a *api) postInput(w http.ResponseWriter, r *http.Request) response {
 
 	// seconds (docs/openapi.yaml)
 	expires := or(timeout, 0.5)
-	mode, err := a.drone.input(stickInput{
+	in := stickInput{
 		roll: or(roll, 0), pitch: or(pitch, 0), yaw: or(yaw, 0), throttle: throttle,
 		timeout: time.Duration(expires * float64(time.Second)), from: clientOf(r), came: connOf(r).lastCame(),
-	})
+	}
+	mode, err := a.drone.input(in)
 	if err != nil {
 		say("refused", err)
 		return failed(err)
 	}
 	say("mode", mode)
-	return success(inputAnswer{Status: "OK", Mode: mode.String(), ExpiresIn: number(expires)})
+	left := time.Until(in.expires()).Round(10 * time.Millisecond)
+	return success(inputAnswer{Status: "OK", Mode: mode.String(), ExpiresIn: number(left.Seconds())})
 }
 
 func (a *api) getStatus(w http.ResponseWriter, r *http.Request) response {

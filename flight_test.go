@@ -18,7 +18,7 @@ func TestInputIsRefusedUntilItsModeShowsAndWhileAnotherIsOnItsWay(t *testing.T) 
 	onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 		b.inTheAir()
 		input := func() errorCode {
-			_, err := b.input(stickInput{pitch: 0.5, timeout: time.Second})
+			_, err := b.input(stickInput{pitch: 0.5, timeout: time.Second, came: time.Now()})
 			return code(err)
 		}
 		b.obeys(5*time.Millisecond, -1)
@@ -52,7 +52,7 @@ func TestSticksWaitForTheHeartbeatThatShowsAPilotsSwitch(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		answered := make(chan error, 1)
 		go func() {
-			_, err := b.input(stickInput{pitch: 0.5, timeout: time.Second})
+			_, err := b.input(stickInput{pitch: 0.5, timeout: time.Second, came: time.Now()})
 			answered <- err
 		}()
 		time.Sleep(50 * time.Millisecond)
@@ -98,6 +98,16 @@ func TestWhatIsReadLongAfterItCameBeginsInTheOrderInWhichItCame(t *testing.T) {
 		}
 		taken.Wait()
 		b.locked(func() { lineEqual(t, "pitch", b.drone.sticks.axes.x, 0) })
+
+		// Their timeout counts from when they came.
+		short := stickInput{timeout: 50 * time.Millisecond, came: time.Now().Add(-40 * time.Millisecond)}
+		short.from = netip.IPv6Loopback()
+		_, err := b.input(short)
+		lineEqual(t, "error", err, nil)
+		time.Sleep(11 * time.Millisecond)
+		b.locked(func() { lineEqual(t, "held by", b.drone.sticks.held(b.situation(time.Now())), netip.Addr{}) })
+		_, err = b.input(short)
+		lineEqual(t, "of sticks that have expired", code(err), codeRefused)
 	})
 }
 
@@ -457,7 +467,7 @@ func TestNoHoldForASilentClientIsSentWhereAPilotOrTheClientActedFirst(t *testing
 			d.hearMessage(onTime(beatOf(common.MAV_AUTOPILOT_ARDUPILOTMEGA, 16, true), now))
 		},
 		"the client": func(d *drone, now time.Time) {
-			d.sticks.clientMoves(d.situation(now), axes{z: 500}, netip.Addr{}, 5*time.Second)
+			d.sticks.clientMoves(d.situation(now), axes{z: 500}, netip.Addr{}, now.Add(5*time.Second))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,9 @@ import (
 type stickInput struct {
 	roll, pitch, yaw float64
 	throttle         *float64
-	timeout          time.Duration
+
+	// timeout is how long they count, from when they came.
+	timeout time.Duration
 
 	// from: the client
 	from netip.Addr
@@ -19,6 +21,9 @@ type stickInput struct {
 	// came is when its last bytes came.
 	came time.Time
 }
+
+// expires is when they no longer count.
+func (in stickInput) expires() time.Time { return in.came.Add(in.timeout) }
 
 // input takes the client's sticks, which go out when the change ends. It returns the mode that they act in.
 func (d *drone) input(in stickInput) (mode Mode, err error) {
@@ -47,7 +52,7 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 	if err := d.inputRefused(in, v); err != nil {
 		return 0, err
 	}
-	d.sticks.clientMoves(v, in.axes(ownThrottle(v.view)), in.from, in.timeout)
+	d.sticks.clientMoves(v, in.axes(ownThrottle(v.view)), in.from, in.expires())
 	d.cmd.clientActed = true
 
 	// The client is back: what waits to be commanded in its place is not any more.
@@ -103,6 +108,8 @@ func (d *drone) inputRefused(in stickInput, v situation) error {
 		{d.sticks.otherKind(v), codeWrongMode, "input: the vehicle has gone over to %s, where sticks mean something " +
 			"else; set the mode again to take them", []any{kindNames[v.stickKind()]}},
 		{lacksThrottle, codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1", nil},
+		{!v.now.Before(in.expires()), codeRefused, "timeout: the sticks expired before they could be sent; send new " +
+			"ones", nil},
 	} {
 		if row.when {
 			return refuse(row.code, row.answer, row.about...)

@@ -96,7 +96,7 @@ func TestSticksStandWhileANumberIsKeptAndAStreamsEndLeavesNothing(t *testing.T) 
 	d.hearMessage(onTime(&common.MessageSysStatus{}, now))
 	lineEqual(t, "the receiver is known by a SYS_STATUS without sensors", d.sticks.src.known, false)
 	d.sticks.src.receiver, d.machine.reports.kept = receiverIdle, make([]shownMode, 1)
-	d.sticks.clientMoves(d.situation(now), axes{z: 700}, netip.Addr{}, time.Second)
+	d.sticks.clientMoves(d.situation(now), axes{z: 700}, netip.Addr{}, now.Add(time.Second))
 	d.actForSticks()
 	lineEqual(t, "the throttle that is sent while a number is kept", d.sticks.streamed.z, 500)
 	d.hearMessage(onTime(&common.MessageRcChannels{Chan3Raw: 1500}, now)) // it may show our own throttle

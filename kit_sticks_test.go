@@ -264,7 +264,7 @@ func stickPlanWords() []stickWord {
 				part := func(i int) float64 { return float64(h.number(a[i])) / 1000 }
 				throttle := part(2)
 				in := stickInput{pitch: part(0), roll: part(1), yaw: part(3), throttle: &throttle}
-				h.clientMoves(h.v, in.axes(0), stickClientAt, d)
+				h.clientMoves(h.v, in.axes(0), stickClientAt, h.v.now.Add(d))
 			})},
 		{"program ends", "mavrest leaves the sticks for its end",
 			"program ends", stickEvent(func(h *stickFlight, _ []string) { h.farewell(h.v) })},
@@ -524,7 +524,7 @@ func (w *stickWitness) happens(what byte, arg int) {
 			w.asked = axes{x: int16(arg * 3), z: 430}
 			d := time.Duration(1+arg%50) * 100 * time.Millisecond
 			w.until = v.now.Add(d)
-			w.clientMoves(*v, w.asked, netip.Addr{}, d)
+			w.clientMoves(*v, w.asked, netip.Addr{}, v.now.Add(d))
 		}
 	case 'p': // a pilot's switch
 		m := modesOf(v.firmware)[arg%len(modesOf(v.firmware))]

@@ -238,10 +238,10 @@ func (s *sticks) held(v situation) netip.Addr {
 
 // clientMoves takes the client's sticks, which go out when the change ends (actForSticks); the stream's next frame
 // counts from then. While a number is kept they wait.
-func (s *sticks) clientMoves(v situation, a axes, from netip.Addr, timeout time.Duration) {
+func (s *sticks) clientMoves(v situation, a axes, from netip.Addr, until time.Time) {
 	s.begin(stickClient, v)
 	s.set(a, v.now)
-	s.client.from, s.client.until, s.client.kind = from, v.now.Add(timeout), v.stickKind()
+	s.client.from, s.client.until, s.client.kind = from, until, v.stickKind()
 	s.client.spoke = v.now
 	s.next = v.now.Add(stickEvery)
 	s.acts.send = true
