@@ -323,11 +323,10 @@ func (a *api) doRequest(
 	}
 	log.Info("request")
 	began := time.Now()
-	req.came = connOf(r).lastCame()
+	req.came, req.due = connOf(r).asked()
 	if patience > 0 && !lengthGiven(r) {
 		// Until then its body might have come.
-		req.headCame = req.came
-		req.came = req.came.Add(patience)
+		req.due = later(req.due, req.came.Add(patience))
 	}
 	accepted, err := a.drone.do(*req)
 	took := time.Since(began).Round(time.Millisecond)
@@ -436,8 +435,9 @@ func (a *api) postInput(w http.ResponseWriter, r *http.Request) response {
 	expires := or(timeout, 0.5)
 	in := stickInput{
 		roll: or(roll, 0), pitch: or(pitch, 0), yaw: or(yaw, 0), throttle: throttle,
-		timeout: time.Duration(expires * float64(time.Second)), from: clientOf(r), came: connOf(r).lastCame(),
+		timeout: time.Duration(expires * float64(time.Second)), from: clientOf(r),
 	}
+	in.came, in.due = connOf(r).asked()
 	mode, err := a.drone.input(in)
 	if err != nil {
 		say("refused", err)

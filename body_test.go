@@ -770,7 +770,7 @@ func TestACommandWhoseConnectionMadeWayIsNotCarriedOut(t *testing.T) {
 		lands().want(t, 503, "offline")
 		l.stateChanged(near, http.StateIdle)
 		time.Sleep(closeAfter)
-		lineEqual(t, "there is room", l.makeRoom(), true)
+		lineEqual(t, "there is room", l.makeRoom(0), true)
 		lands().want(t, 400, "bad_request", "nothing was sent")
 	})
 }

@@ -24,9 +24,7 @@ func (d *drone) do(r request) (a answer, err error) {
 		t := d.cmd.newTask(r, time.Now())
 		defer func() { sent = t.command != nil }()
 		d.arrive(w, t)
-		if err = t.mustEnd(); err == nil {
-			err = d.perform(w, t)
-		}
+		err = d.perform(w, t)
 		err = d.explained(w, err)
 		err = withLag(err, t.answer.behind)
 		err = d.withActed(err, t.command != nil)
@@ -37,11 +35,12 @@ func (d *drone) do(r request) (a answer, err error) {
 
 // arrive lets a request begin when it is its turn. What was heard since its last bytes came, before its client could
 // know of it, ends it: what ended everything, and a disarming what leads to an armed vehicle, a place or a stick mode.
+// So does a newer request that has begun before it, unless it makes the drone safe.
 func (d *drone) arrive(w waiter, t *task) {
 	c, r := d.cmd, t.request
-	d.awaitTurn(w, r.came)
+	d.awaitTurn(w, r.came, r.due)
 	switch {
-	case !r.headCame.IsZero() && c.joinedAt.After(r.headCame):
+	case c.newest.After(r.came.Add(kernelTick)) && (!r.urgent() || r.toPlace()):
 		t.end(errSuperseded)
 	case c.allEndedAt.After(r.came):
 		t.end(c.allEnded)
@@ -53,9 +52,10 @@ func (d *drone) arrive(w waiter, t *task) {
 
 // awaitTurn waits, where the program has just stood still, until all was read that had come by then, and until what
 // came before has begun: it waited for the program too, and Go runs last what came first. came is when the last bytes
-// of a client's request came; one that is read much later tells of a standstill in which nothing was due. It has
-// arrived whatever happens, also by a panic, which do recovers: else each later one would wait for it.
-func (d *drone) awaitTurn(w waiter, came time.Time) {
+// of a client's request came, due when they could be read: one that is read much later tells of a standstill in which
+// nothing was due. It has arrived whatever happens, also by a panic, which do recovers: else each later one would wait
+// for it.
+func (d *drone) awaitTurn(w waiter, came, due time.Time) {
 	c, now := d.cmd, time.Now()
 	c.arriving = append(c.arriving, &came)
 	defer func() {
@@ -63,7 +63,7 @@ func (d *drone) awaitTurn(w waiter, came time.Time) {
 		c.bell.ring()
 	}()
 	c.stood.woke(d.dueAt, now)
-	c.stood.woke(came, now)
+	c.stood.woke(due, now)
 
 	// Each wait begins with reading. By this one's end the others are here as well.
 	w.wait(c.stood.over.Add(lateBy), func() bool { return false })
@@ -91,7 +91,10 @@ func (d *drone) awaitEnd(ctx context.Context, m *manoeuvre, began time.Time) (er
 
 // perform takes a task from its arrival to its answer.
 func (d *drone) perform(w waiter, t *task) error {
-	err := d.inQueue(w, t)
+	err := t.mustEnd()
+	if err == nil {
+		err = d.inQueue(w, t)
+	}
 
 	// Only a client reads reasons.
 	if e, ok := err.(*commandError); ok && e.refused != nil && !t.unasked() {

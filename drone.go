@@ -133,7 +133,7 @@ func (d *drone) farewell(w waiter) {
 			"(docs/install.md, 7)", "mode", v.mode)
 	}
 	if d.cmd.onWayToLand() {
-		d.log.Warn("stopping amid a landing at a place: the drone will stay over the place, and nothing lands it")
+		d.log.Warn("stopping amid a landing at a place: " + d.cmd.manoeuvre.landsWithout())
 	}
 }
 

@@ -62,9 +62,60 @@ func TestSticksWaitForTheHeartbeatThatShowsAPilotsSwitch(t *testing.T) {
 	})
 }
 
-// lately is a request that came a while ago.
+// The newest sticks win, also of those that waited until the mode was known.
+func TestSticksOlderThanWhatCameSinceAreNotFlown(t *testing.T) {
+	onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
+		input := func(pitch float64, ago time.Duration) chan error {
+			c := make(chan error, 1)
+			in := stickInput{pitch: pitch, timeout: 5 * time.Second, came: time.Now().Add(-ago)}
+			go func() {
+				_, err := b.input(in)
+				c <- err
+			}()
+			time.Sleep(time.Millisecond)
+			return c
+		}
+		b.onTheGround()
+		b.obeys(5*time.Millisecond, 0)
+		lineEqual(t, "error", (<-b.command(request{verb: entersMode, mode: ModePosition})).err, nil)
+		time.Sleep(time.Second)
+		lineEqual(t, "older than the mode", code(<-input(0.5, 2*time.Second)), codeSuperseded)
+		lineEqual(t, "alone", <-input(0.5, 30*time.Millisecond), nil)
+		lineEqual(t, "the newest", <-input(0, 0), nil)
+		lineEqual(t, "older than the newest", code(<-input(0.5, 20*time.Millisecond)), codeSuperseded)
+		b.locked(func() { lineEqual(t, "pitch", b.drone.sticks.axes.x, 0) })
+
+		// A pilot disarms: whoever arms next does not expect the vehicle to move.
+		b.follow(nil)
+		for _, armed := range []bool{true, false} {
+			b.shows(entered[px4][ModePosition], armed)
+			b.say(b.beat)
+			time.Sleep(20 * time.Millisecond)
+		}
+		lineEqual(t, "from before the disarming", code(<-input(0.5, 25*time.Millisecond)), codeInterrupted)
+	})
+}
+
+// It may be a pilot's switch: an answer would say that they act.
+func TestSticksAreRefusedWhileTheModeStaysUnknown(t *testing.T) {
+	onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
+		b.inTheAir()
+		b.obeys(5*time.Millisecond, 0)
+		lineEqual(t, "error", (<-b.command(request{verb: entersMode, mode: ModePosition})).err, nil)
+		b.follow(nil)
+		b.change(func() { b.beat = nil })
+		b.say(&common.MessageCurrentMode{CustomMode: entered[px4][ModeRTL]})
+		time.Sleep(time.Millisecond)
+		_, err := b.input(stickInput{pitch: 0.5, timeout: time.Second, came: time.Now()})
+		lineEqual(t, "code", code(err), codeWrongMode)
+		b.locked(func() { lineEqual(t, "pitch", b.drone.sticks.axes.x, 0) })
+	})
+}
+
+// lately is a request that came a while ago, and waited for the program.
 func lately(r request, ago time.Duration) request {
 	r.came = time.Now().Add(-ago)
+	r.due = r.came
 	return r
 }
 
@@ -91,6 +142,7 @@ func TestWhatIsReadLongAfterItCameBeginsInTheOrderInWhichItCame(t *testing.T) {
 			{pitch: 0.5, timeout: time.Second, came: time.Now().Add(-70 * time.Millisecond)},
 		} {
 			taken.Go(func() {
+				in.due = in.came
 				_, err := b.input(in)
 				lineEqual(t, "error", err, nil)
 			})
@@ -133,14 +185,60 @@ func TestATakeoffThatWaitedForItsBodyEndsNothingThatWasAskedMeanwhile(t *testing
 	onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
 		b.onTheGround()
 		b.obeys(5*time.Millisecond, 0)
-		takeoff := request{verb: entersMode, mode: ModeTakeoff}
-		takeoff.headCame = time.Now()
-		time.Sleep(time.Millisecond)
+		takeoff := lately(request{verb: entersMode, mode: ModeTakeoff}, 0)
+		time.Sleep(kernelTick + time.Millisecond)
 		lineEqual(t, "error", (<-b.command(landHere)).err, nil)
 		lineEqual(t, "asked before the landing", (<-b.command(takeoff)).code(), codeSuperseded)
-		takeoff.headCame = time.Now()
+		takeoff = lately(takeoff, 0)
 		if code := (<-b.command(takeoff)).code(); code == codeSuperseded {
 			t.Error("asked behind the landing: it is superseded too")
+		}
+	})
+}
+
+// It waited behind another on its connection, or for one of the places.
+func TestAnOlderRequestThatBeginsBehindANewerOneIsSuperseded(t *testing.T) {
+	stick := request{verb: entersMode, mode: ModePosition}
+	for _, c := range []struct {
+		older, newer request
+		inTheAir     bool
+		want         errorCode
+	}{
+		{stick, landHere, true, codeSuperseded},
+		{goHome, landHere, true, ""},
+		{armIt, disarmIt, false, codeSuperseded},
+	} {
+		onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
+			stands := b.onTheGround
+			if c.inTheAir {
+				stands = b.inTheAir
+			}
+			stands()
+			b.obeys(5*time.Millisecond, 0)
+			lineEqual(t, "error", (<-b.command(holdHere)).err, nil)
+			if !c.inTheAir {
+				lineEqual(t, "error", (<-b.command(armIt)).err, nil)
+			}
+			stands()
+			older := lately(c.older, 0)
+			older.due = time.Time{}
+			time.Sleep(300 * time.Millisecond)
+			lineEqual(t, "error", (<-b.command(c.newer)).err, nil)
+			lineEqual(t, "code", (<-b.command(older)).code(), c.want)
+		})
+	}
+}
+
+func TestATakeoffIsNotSupersededByAnOlderHoldThatWaitedWithIt(t *testing.T) {
+	onLine(t, px4Beat(), func(t *testing.T, b *lineBench) {
+		b.onTheGround()
+		b.obeys(5*time.Millisecond, 0)
+		time.Sleep(2 * time.Second)
+		hold := b.command(lately(holdHere, time.Second))
+		takeoff := b.command(lately(request{verb: entersMode, mode: ModeTakeoff}, 500*time.Millisecond))
+		lineEqual(t, "error", (<-hold).err, nil)
+		if o := <-takeoff; o.code() == codeSuperseded {
+			t.Error(o.err)
 		}
 	})
 }

@@ -18,8 +18,8 @@ type stickInput struct {
 	// from: the client
 	from netip.Addr
 
-	// came is when its last bytes came.
-	came time.Time
+	// came is when its last bytes came, and due when they could first be read, as of a request.
+	came, due time.Time
 }
 
 // expires is when they no longer count.
@@ -33,7 +33,7 @@ func (d *drone) input(in stickInput) (mode Mode, err error) {
 		}
 	}()
 	d.changeMayWait(func(w waiter) {
-		d.awaitTurn(w, in.came)
+		d.awaitTurn(w, in.came, in.due)
 
 		// While a number is kept no stick moves.
 		w.wait(time.Now().Add(urgentKept), func() bool { return !d.machine.reports.keeps() || !d.online })
@@ -53,6 +53,7 @@ func (d *drone) takeInput(in stickInput) (Mode, error) {
 		return 0, err
 	}
 	d.sticks.clientMoves(v, in.axes(ownThrottle(v.view)), in.from, in.expires())
+	d.sticks.client.came = in.came
 	d.cmd.clientActed = true
 
 	// The client is back: what waits to be commanded in its place is not any more.
@@ -83,6 +84,7 @@ func (d *drone) inputRefused(in stickInput, v situation) error {
 	awaitsReceiver := !d.sticks.src.known && d.sticks.phase == stickOff && v.now.Before(d.receiverDeadline())
 	lacksThrottle := in.throttle == nil && v.mode == ModeManual && !v.drives()
 	modes := whenSaid(func() string { return v.stickModes() })
+	newest := later(d.cmd.newest, d.sticks.client.came)
 
 	for _, row := range []struct {
 		when   bool
@@ -91,6 +93,9 @@ func (d *drone) inputRefused(in stickInput, v situation) error {
 		about  []any
 	}{
 		{entering, codeWrongMode, "input: a command to enter %s is under way", []any{leadsTo}},
+
+		// It may be a pilot's switch.
+		{d.machine.reports.keeps(), codeWrongMode, "input: the vehicle's mode is changing", nil},
 
 		// Setting a mode would not help.
 		{denied.given(), codeWrongMode, "input: %s", []any{denied}},
@@ -108,6 +113,9 @@ func (d *drone) inputRefused(in stickInput, v situation) error {
 		{d.sticks.otherKind(v), codeWrongMode, "input: the vehicle has gone over to %s, where sticks mean something " +
 			"else; set the mode again to take them", []any{kindNames[v.stickKind()]}},
 		{lacksThrottle, codeOutOfRange, "throttle: it must be given in manual mode, where it is thrust: 0 to 1", nil},
+		{d.cmd.disarmedAt.After(in.came), codeInterrupted, "input: the vehicle was disarmed; nothing was sent", nil},
+		{newest.After(in.came.Add(kernelTick)), codeSuperseded, "input: newer sticks or a newer command took " +
+			"their place", nil},
 		{!v.now.Before(in.expires()), codeRefused, "timeout: the sticks expired before they could be sent; send new " +
 			"ones", nil},
 	} {

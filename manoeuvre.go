@@ -268,7 +268,7 @@ func (m *manoeuvre) notDone(v view, waited time.Duration, unseen error) error {
 	seconds := math.Round(waited.Seconds()*100) / 100
 	if unseen == errQuitting && m.plan.second != nil {
 		return refuse(codeNotDone, "%s was accepted, and is on the way to its place after %.3g s; mavrest is "+
-			"shutting down: the drone will stay over the place, and nothing lands it", what, seconds)
+			"shutting down: %s", what, seconds, m.landsWithout())
 	}
 	if unseen != nil {
 		return refuse(codeNotDone, "%s was accepted; whether it is complete after %.3g s is not known, because %s",
@@ -279,6 +279,14 @@ func (m *manoeuvre) notDone(v view, waited time.Duration, unseen error) error {
 			"another program may have paused it: set hold, and send it again", what, seconds, m.short(v))
 	}
 	return refuse(codeNotDone, "%s was accepted and is under way, but not complete after %.3g s", what, seconds)
+}
+
+// landsWithout says what becomes of a landing at a place that mavrest leaves.
+func (m *manoeuvre) landsWithout() string {
+	if m.tried.IsZero() {
+		return "the drone will stay over the place, and nothing lands it"
+	}
+	return "it has begun to land the drone there; look whether it lands"
 }
 
 // short says how far the vehicle is from where it is to fly to; "" if it is there, or that is not known.

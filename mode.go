@@ -90,8 +90,8 @@ const (
 	unsteered
 )
 
-// ownModes is each autopilot's own list of the modes that we have a word for.
-var ownModes = map[firmware][]autopilotMode{
+// ownModes is each autopilot's own list of the modes that we have a word for, at its bit.
+var ownModes = [...][]autopilotMode{
 	px4: {
 		{px4Custom(1, 0), "MANUAL", ModeManual, flies | rover, thrust},
 		{px4Custom(2, 0), "ALTCTL", ModeAltitude, flies, steered},
@@ -158,7 +158,7 @@ var planeModes = []autopilotMode{
 }
 
 // otherModes are the autopilots' other modes, which we have no word for.
-var otherModes = map[firmware][]autopilotMode{
+var otherModes = [...][]autopilotMode{
 	px4: {
 		{px4Custom(3, 1), "POSCTL.ORBIT", ModeOther, 0, steered},
 		{px4Custom(4, 1), "AUTO.READY", ModeOther, 0, unsteered},
@@ -268,7 +268,11 @@ var entered = modesToEnter()
 
 func modesToEnter() map[firmware]map[Mode]uint32 {
 	table := make(map[firmware]map[Mode]uint32)
-	for f, rows := range ownModes {
+	for bit, rows := range ownModes {
+		if rows == nil {
+			continue
+		}
+		f := firmware(bit)
 		enter := make(map[Mode]uint32)
 		for _, row := range rows {
 			if row.on&f.airframes() != 0 {

@@ -57,12 +57,9 @@ type request struct {
 	// from: the client, who has the sticks once its stick mode is set
 	from netip.Addr
 
-	// came is when its last bytes came; they are read later where the program stood still. Zero: it is mavrest's own.
-	came time.Time
-
-	// headCame is when a takeoff came whose body might still follow: came is when that time was over. A request that
-	// joined the queue in between is newer. Zero: no body might follow.
-	headCame time.Time
+	// came is when its last bytes came, and due when they could first be read: later where it waited behind another
+	// request, for a connection's place, or for a body that might still follow. Zero: it is mavrest's own.
+	came, due time.Time
 }
 
 // offset says in metres where a place is, from where the vehicle is when its step goes out: to the north and east, or
@@ -851,10 +848,9 @@ func (r request) leadsTo() Mode {
 	return r.mode
 }
 
-// equals reports whether both ask for the same, whoever asks.
+// equals reports whether both ask for the same, whoever asks and when.
 func (r request) equals(o request) bool {
-	r.from = netip.Addr{}
-	o.from = netip.Addr{}
+	r.from, r.came, r.due = o.from, o.came, o.due
 	return reflect.DeepEqual(r, o)
 }
 

@@ -25,8 +25,10 @@ const (
 
 	maxConnections = 64
 
-	// closeAfter is how long after its last request began a connection may be closed for a new one.
+	// closeAfter is how long after its last request began a connection may be closed for a new one, and yieldAfter how
+	// long a new one waits for that: then the connection goes whose last request is the oldest.
 	closeAfter = 100 * time.Millisecond
+	yieldAfter = 200 * time.Millisecond
 
 	// readTimeout is the time from the beginning of a request to the end of its body.
 	readTimeout = 10 * time.Second
@@ -212,7 +214,8 @@ func newServer(h http.Handler, max int) server {
 }
 
 // connections keeps at most max connections open. For one more it closes the idle connection
-// whose last request began first, once closeAfter has passed since then. If all are busy, it ends
+// whose last request began first, once closeAfter has passed since then, or the new one has waited for yieldAfter. If
+// all are busy, it ends
 // the oldest wait for a manoeuvre; that connection is idle from then on. If no connection waits
 // for a manoeuvre, the new one waits until a command is answered.
 type connections struct {
@@ -231,6 +234,9 @@ type connection struct {
 
 	// usedAt is when its last request began, or makeRoom ended its wait; at first, when it was accepted.
 	usedAt time.Time
+
+	// freeAt is when its last request ended; at first, when it got its place; zero: it did not wait for that.
+	freeAt time.Time
 
 	// busy: a command is carried out, or events are sent
 	busy bool
@@ -253,20 +259,29 @@ func (c *connection) lastCame() time.Time {
 	return time.Now()
 }
 
+// asked is when the last bytes of its request came, and when they could first be read.
+func (c *connection) asked() (came, due time.Time) {
+	c.list.mu.Lock()
+	defer c.list.mu.Unlock()
+	came = c.lastCame()
+	return came, later(came, c.freeAt)
+}
+
 // add waits until there is room for a connection, and adds it.
 func (l *connections) add(c net.Conn) *connection {
-	for !l.makeRoom() {
+	var freeAt time.Time
+	for began := time.Now(); !l.makeRoom(time.Since(began)); freeAt = time.Now() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open[c] = &connection{Conn: c, list: l, usedAt: time.Now()}
+	l.open[c] = &connection{Conn: c, list: l, usedAt: time.Now(), freeAt: freeAt}
 	return l.open[c]
 }
 
-// makeRoom reports whether there is room for one more connection. If there is none it
-// closes a connection, or ends a wait so that it can soon close one.
-func (l *connections) makeRoom() bool {
+// makeRoom reports whether there is room for one more connection, which has waited so long. If there is none it closes
+// a connection, or ends a wait so that it can soon close one.
+func (l *connections) makeRoom(waited time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.open) < l.max {
@@ -280,7 +295,7 @@ func (l *connections) makeRoom() bool {
 			waiting = c
 		}
 	}
-	if idle != nil && time.Since(idle.usedAt) >= closeAfter {
+	if idle != nil && (waited >= yieldAfter || time.Since(idle.usedAt) >= closeAfter) {
 		// net/http notices, but a takeoff may still wait for its body
 		idle.madeWay = true
 		idle.Close()
@@ -308,6 +323,7 @@ func (l *connections) stateChanged(conn net.Conn, state http.ConnState) {
 	case state == http.StateIdle:
 		c.busy = false
 		c.endWait = nil
+		c.freeAt = time.Now()
 	case state == http.StateClosed:
 		delete(l.open, conn)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -323,12 +324,12 @@ func TestOnlyTheOldestWaitMakesWayAndOnlyWhereNoConnectionIsIdle(t *testing.T) {
 		l.open[c] = &connection{Conn: c, usedAt: time.Now().Add(-age), busy: name != "idle",
 			endWait: func() { ended += name }}
 	}
-	l.makeRoom()
+	l.makeRoom(0)
 	lineEqual(t, "ended while one is idle, though it asked just now", ended, "")
 	maps.DeleteFunc(l.open, func(_ net.Conn, c *connection) bool { return !c.busy })
 	// called twice, it ends one wait
 	for range 2 {
-		lineEqual(t, "there is room before its answer", l.makeRoom(), false)
+		lineEqual(t, "there is room before its answer", l.makeRoom(0), false)
 	}
 	lineEqual(t, "ended where all are busy", ended, "older")
 }
@@ -402,6 +403,60 @@ func TestConnectionsThatNeverAskedAreClosedForNewOnes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Clients that poll without a pause leave no connection idle for closeAfter.
+func TestANewClientHasAPlaceThoughAllOthersPollWithoutAPause(t *testing.T) {
+	atFull(t, 4, func(t *testing.T, p *pipes, open []*wire) {
+		var polling sync.WaitGroup
+		began := time.Now()
+		for _, w := range open {
+			polling.Go(func() {
+				for time.Since(began) < time.Second {
+					time.Sleep(closeAfter / 3)
+					w.send("GET", "/api/drone", "")
+					if _, err := w.receive("GET"); err != nil {
+						return
+					}
+				}
+			})
+		}
+		p.connect().ask("POST", "/api/drone/land", "").want(t, 503, "offline")
+		lineEqual(t, "time until the answer", time.Since(began), yieldAfter)
+		polling.Wait()
+	})
+}
+
+// In real time, as the kernel's is that tells when its bytes came. What waits for the program's own reasons tells of no
+// standstill.
+func TestARequestIsDueOnceItsConnectionHasAPlaceAndIsFree(t *testing.T) {
+	t.Parallel()
+	l := &connections{max: 1, open: make(map[net.Conn]*connection)}
+	listener := listenTCP(t)
+	asks := func() net.Conn {
+		client := dialed(t, "tcp", listener.Addr().String())
+		client.Write([]byte("GET"))
+		served, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { served.Close() })
+		return newQuietTCP(served.(*net.TCPConn))
+	}
+	const waits = 100 * time.Millisecond
+	late := func(c *connection) bool {
+		came, due := c.asked()
+		return due.Sub(came) > waits/2
+	}
+	socket, next := asks(), asks()
+	first := l.add(socket)
+	time.Sleep(waits)
+	lineEqual(t, "it had a place at once, and nobody reads it", late(first), false)
+	l.stateChanged(socket, http.StateIdle)
+	lineEqual(t, "it waited behind another request", late(first), true)
+	first.markBusy(nil)
+	time.AfterFunc(waits, func() { l.stateChanged(socket, http.StateClosed) })
+	lineEqual(t, "it waited for a place", late(l.add(next)), true)
 }
 
 func TestEveryAnswerHasALength(t *testing.T) {

@@ -125,8 +125,8 @@ type stickHolder struct {
 	// from: every other client's input is refused until its sticks expire
 	from netip.Addr
 
-	// until is when its sticks expire.
-	until time.Time
+	// came is when they came, and until is when they expire.
+	came, until time.Time
 
 	// kind is how the vehicle flew by sticks when it took them: they mean something else in another kind.
 	kind kind

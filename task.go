@@ -35,8 +35,8 @@ type queue struct {
 	allEnded   *commandError
 	allEndedAt time.Time
 
-	// joinedAt is when a client's request joined the queue last.
-	joinedAt time.Time
+	// newest is when the newest request came that has joined the queue.
+	newest time.Time
 
 	// disarmedAt is when a disarming was heard last that is not ours.
 	disarmedAt time.Time
@@ -161,9 +161,7 @@ func (q *queue) join(t *task, v view) {
 		}
 	}
 	q.tasks = append(q.tasks, t)
-	if !t.unasked() {
-		q.joinedAt = time.Now()
-	}
+	q.newest = later(q.newest, t.request.came)
 }
 
 // supersedes reports whether t ends an older task o, under way or waiting. It does not end a landing, a
