@@ -99,6 +99,8 @@ func readFields(
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refuse(codeBadRequest, "the whole body did not arrive within %.0f s", readTimeout.Seconds())
+	case err != nil && r.ContentLength < 0:
+		return nil, refuse(codeBadRequest, "the body ended early, or the size of one of its chunks is wrong")
 	case err != nil:
 		return nil, refuse(codeBadRequest, "the body ended early")
 	case len(body) > maxBody:
@@ -221,8 +223,8 @@ func (f field) decode(dec *json.Decoder) error {
 		e := err.(*json.UnmarshalTypeError)
 
 		// It is a number that float64 can't hold.
-		if strings.HasPrefix(e.Value, "number ") {
-			return refuse(codeOutOfRange, "%s: the number is too large", f.name)
+		if number, is := strings.CutPrefix(e.Value, "number "); is {
+			return refuse(codeOutOfRange, "%s: want %s, got %.20s", f.name, f.values(), number)
 		}
 		return refuse(codeBadRequest, "%s: want %s, got a JSON %s", f.name, f.values(), e.Value)
 	}
@@ -267,7 +269,7 @@ func lookOf(body []byte) string {
 		return "it is compressed: send it as it is"
 	case bytes.HasPrefix(body, []byte("\xff\xfe")),
 		bytes.HasPrefix(body, []byte("\xfe\xff")),
-		bytes.Contains(body, []byte{0}):
+		bytes.IndexByte(body, 0) == 0, bytes.IndexByte(body, 0) == 1:
 		return "it looks like UTF-16, as PowerShell writes files: send UTF-8"
 	}
 	for _, l := range lookalikes {

@@ -71,6 +71,7 @@ var almostJSON = []struct{ name, path, body, says string }{
 	{"UTF-16 with a mark", "takeoff", "\xff\xfe{\x00}\x00", "it looks like UTF-16"},
 	{"UTF-16 without", "takeoff", "{\x00}\x00", "it looks like UTF-16"},
 	{"UTF-16, big end first", "takeoff", "\x00{\x00}", "it looks like UTF-16"},
+	{"a zero byte behind it", "mode", "{\"mode\":\"hold\"}\x00", "something follows the object"},
 	{"gzip", "takeoff", "\x1f\x8b\x08\x00", "it is compressed"},
 	{"Latin-1", "mode", "{\"mode\":\"h\xf6ld\" }\xf6", "something follows the object"},
 	{"a word in Latin-1", "mode", "h\xf6ld", "it is no text in UTF-8"},
@@ -137,8 +138,8 @@ func badRequests() []badRequest {
 			add(field+" is no JSON number", path, with(v), 400, "JSON")
 		}
 		add(field+" is null", path, with("null"), 422, field+": null is no value; leave it out or give a number, ")
-		add(field+" is more than a float64 holds", path, with("1e999"), 422, field)
-		add(field+" is less than a float64 holds", path, with("-1e999"), 422, field)
+		add(field+" is more than a float64 holds", path, with("1e999"), 422, ", got 1e999")
+		add(field+" is less than a float64 holds", path, with("-1e999"), 422, ", got -1e999")
 		add(field+" is given twice", path, with(`1,"`+field+`":1`), 400, field)
 		add(field+" is given twice, once as null", path, with(`1,"`+field+`":null`), 400, field)
 		add(field+" is given twice, once escaped", path,
@@ -730,6 +731,12 @@ func TestAnIncompleteBodyIs400(t *testing.T) {
 		io.WriteString(w, half)
 		w.Conn.(*net.TCPConn).CloseWrite()
 		want(t, w, "the body ended early")
+	})
+	t.Run("a chunk has no size", func(t *testing.T) {
+		w := dial(t, listen(t, silent()).address)
+		io.WriteString(w, "POST /api/drone/land HTTP/1.1\r\nHost: drone.local\r\nTransfer-Encoding: chunked\r\n\r\n"+
+			"zz\r\n{}\r\n")
+		want(t, w, "the body ended early, or the size of one of its chunks is wrong")
 	})
 }
 
