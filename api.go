@@ -444,7 +444,7 @@ func (a *api) postInput(w http.ResponseWriter, r *http.Request) response {
 		return failed(err)
 	}
 	say("mode", mode)
-	left := time.Until(in.expires()).Round(10 * time.Millisecond)
+	left := max(time.Until(in.expires()).Round(10*time.Millisecond), 0)
 	return success(inputAnswer{Status: "OK", Mode: mode.String(), ExpiresIn: number(left.Seconds())})
 }
 

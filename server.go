@@ -213,11 +213,10 @@ func newServer(h http.Handler, max int) server {
 	}}
 }
 
-// connections keeps at most max connections open. For one more it closes the idle connection
-// whose last request began first, once closeAfter has passed since then, or the new one has waited for yieldAfter. If
-// all are busy, it ends
-// the oldest wait for a manoeuvre; that connection is idle from then on. If no connection waits
-// for a manoeuvre, the new one waits until a command is answered.
+// connections keeps at most max connections open. For one more it closes the idle connection whose last request began
+// first, once closeAfter has passed since then, or the new one has waited for yieldAfter. If all are busy, it ends the
+// oldest wait for a manoeuvre; that connection is idle from then on. If no connection waits for a manoeuvre, the new one
+// waits until a command is answered.
 type connections struct {
 	max int
 
@@ -225,6 +224,9 @@ type connections struct {
 	mu sync.Mutex
 
 	open map[net.Conn]*connection
+
+	// waitedAt is when one had waited for its place last, and with it those behind it; zero: none has.
+	waitedAt time.Time
 }
 
 // connection is one connection. It counts as idle while it is not busy.
@@ -235,7 +237,7 @@ type connection struct {
 	// usedAt is when its last request began, or makeRoom ended its wait; at first, when it was accepted.
 	usedAt time.Time
 
-	// freeAt is when its last request ended; at first, when it got its place; zero: it did not wait for that.
+	// freeAt is when its last request ended; at first, until when it may have waited for its place; zero: it has not.
 	freeAt time.Time
 
 	// busy: a command is carried out, or events are sent
@@ -269,13 +271,17 @@ func (c *connection) asked() (came, due time.Time) {
 
 // add waits until there is room for a connection, and adds it.
 func (l *connections) add(c net.Conn) *connection {
-	var freeAt time.Time
-	for began := time.Now(); !l.makeRoom(time.Since(began)); freeAt = time.Now() {
+	began, waits := time.Now(), false
+	for !l.makeRoom(time.Since(began)) {
 		time.Sleep(10 * time.Millisecond)
+		waits = true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open[c] = &connection{Conn: c, list: l, usedAt: time.Now(), freeAt: freeAt}
+	if waits {
+		l.waitedAt = time.Now()
+	}
+	l.open[c] = &connection{Conn: c, list: l, usedAt: time.Now(), freeAt: l.waitedAt}
 	return l.open[c]
 }
 

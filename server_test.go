@@ -448,7 +448,7 @@ func TestARequestIsDueOnceItsConnectionHasAPlaceAndIsFree(t *testing.T) {
 		came, due := c.asked()
 		return due.Sub(came) > waits/2
 	}
-	socket, next := asks(), asks()
+	socket, next, behind := asks(), asks(), asks()
 	first := l.add(socket)
 	time.Sleep(waits)
 	lineEqual(t, "it had a place at once, and nobody reads it", late(first), false)
@@ -457,6 +457,8 @@ func TestARequestIsDueOnceItsConnectionHasAPlaceAndIsFree(t *testing.T) {
 	first.markBusy(nil)
 	time.AfterFunc(waits, func() { l.stateChanged(socket, http.StateClosed) })
 	lineEqual(t, "it waited for a place", late(l.add(next)), true)
+	l.max = 2
+	lineEqual(t, "it waited behind that", late(l.add(behind)), true)
 }
 
 func TestEveryAnswerHasALength(t *testing.T) {
