@@ -215,8 +215,8 @@ func newServer(h http.Handler, max int) server {
 
 // connections keeps at most max connections open. For one more it closes the idle connection whose last request began
 // first, once closeAfter has passed since then, or the new one has waited for yieldAfter. If all are busy, it ends the
-// oldest wait for a manoeuvre; that connection is idle from then on. If no connection waits for a manoeuvre, the new one
-// waits until a command is answered.
+// oldest wait for a manoeuvre; that connection is idle from then on. If no connection waits for one, the new one waits
+// until a command is answered.
 type connections struct {
 	max int
 
