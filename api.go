@@ -307,14 +307,10 @@ func (a *api) doRequest(
 	if req.enters(ModeTakeoff) {
 		patience = lostBody
 	}
+	req.came, req.due = connOf(r).asked()
 	body, err := readFields(w, r, example, append(fields, field{"wait", &wait, 0, 600, "seconds", ""}), patience)
 	if err == nil {
 		err = check()
-	}
-
-	// The autopilot may take seconds to answer.
-	if err == nil && !connOf(r).markBusy(nil) {
-		err = errClosed
 	}
 	log := a.drone.log.With("from", r.RemoteAddr, "route", r.URL.Path, "body", string(body))
 	if err != nil {
@@ -323,10 +319,11 @@ func (a *api) doRequest(
 	}
 	log.Info("request")
 	began := time.Now()
-	req.came, req.due = connOf(r).asked()
 	if patience > 0 && !lengthGiven(r) {
 		// Until then its body might have come.
 		req.due = later(req.due, req.came.Add(patience))
+	} else {
+		req.came, req.due = connOf(r).asked()
 	}
 	accepted, err := a.drone.do(*req)
 	took := time.Since(began).Round(time.Millisecond)

@@ -105,8 +105,9 @@ func readFields(
 		return nil, refuse(codeBadRequest, "the body ended early")
 	case len(body) > maxBody:
 		return nil, errTooLarge
-	case connOf(r).gone():
-		// An outage delayed the request, and its client has given up.
+	case connOf(r).gone(), !connOf(r).markBusy(nil):
+		// An outage delayed the request, and its client has given up, or its connection has made way. From now on it
+		// does not: the autopilot may take seconds to answer.
 		return nil, errClosed
 	}
 	return body, decode(trimBody(body), example, fields)

@@ -768,17 +768,18 @@ func TestACommandWhoseConnectionMadeWayIsNotCarriedOut(t *testing.T) {
 		near, _ := net.Pipe()
 		l := &connections{max: 1, open: make(map[net.Conn]*connection)}
 		c := l.add(near)
-		lands := func() reply {
-			r := httptest.NewRequest("POST", "http://192.0.2.7/api/drone/land", nil)
+		ask := func(path string) reply {
+			r := httptest.NewRequest("POST", "http://192.0.2.7/api/drone"+path, nil)
 			w := httptest.NewRecorder()
 			silent().ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), connKey{}, c)))
 			return reply{w.Code, w.Header(), w.Body.String()}
 		}
-		lands().want(t, 503, "offline")
+		ask("/land").want(t, 503, "offline")
 		l.stateChanged(near, http.StateIdle)
 		time.Sleep(closeAfter)
 		lineEqual(t, "there is room", l.makeRoom(0), true)
-		lands().want(t, 400, "bad_request", "nothing was sent")
+		ask("/land").want(t, 400, "bad_request", "nothing was sent")
+		ask("/input").want(t, 400, "bad_request", "nothing was sent")
 	})
 }
 

@@ -40,7 +40,7 @@ func (d *drone) arrive(w waiter, t *task) {
 	c, r := d.cmd, t.request
 	d.awaitTurn(w, r.came, r.due)
 	switch {
-	case c.newest.After(r.came.Add(kernelTick)) && (!r.urgent() || r.toPlace()):
+	case c.newest.After(r.came.Add(kernelTick)) && (!r.urgent() || r.toPlace() || r.arms()):
 		t.end(errSuperseded)
 	case c.allEndedAt.After(r.came):
 		t.end(c.allEnded)

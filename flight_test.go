@@ -199,6 +199,7 @@ func TestATakeoffThatWaitedForItsBodyEndsNothingThatWasAskedMeanwhile(t *testing
 // It waited behind another on its connection, or for one of the places.
 func TestAnOlderRequestThatBeginsBehindANewerOneIsSuperseded(t *testing.T) {
 	stick := request{verb: entersMode, mode: ModePosition}
+	armHold := request{verb: entersMode, mode: ModeHold, arm: &yes}
 	for _, c := range []struct {
 		older, newer request
 		inTheAir     bool
@@ -207,6 +208,7 @@ func TestAnOlderRequestThatBeginsBehindANewerOneIsSuperseded(t *testing.T) {
 		{stick, landHere, true, codeSuperseded},
 		{goHome, landHere, true, ""},
 		{armIt, disarmIt, false, codeSuperseded},
+		{armHold, disarmIt, false, codeSuperseded},
 	} {
 		onLine(t, copterBeat(), func(t *testing.T, b *lineBench) {
 			stands := b.onTheGround

@@ -286,7 +286,7 @@ func (m *manoeuvre) landsWithout() string {
 	if m.tried.IsZero() {
 		return "the drone will stay over the place, and nothing lands it"
 	}
-	return "it has begun to land the drone there; look whether it lands"
+	return "it has tried to land the drone there; look whether it lands"
 }
 
 // short says how far the vehicle is from where it is to fly to; "" if it is there, or that is not known.

@@ -26,7 +26,7 @@ const (
 	maxConnections = 64
 
 	// closeAfter is how long after its last request began a connection may be closed for a new one, and yieldAfter how
-	// long a new one waits for that: then the connection goes whose last request is the oldest.
+	// long new ones wait for that: then the connection goes whose last request is the oldest.
 	closeAfter = 100 * time.Millisecond
 	yieldAfter = 200 * time.Millisecond
 
@@ -214,7 +214,7 @@ func newServer(h http.Handler, max int) server {
 }
 
 // connections keeps at most max connections open. For one more it closes the idle connection whose last request began
-// first, once closeAfter has passed since then, or the new one has waited for yieldAfter. If all are busy, it ends the
+// first, once closeAfter has passed since then, or newcomers have waited for yieldAfter. If all are busy, it ends the
 // oldest wait for a manoeuvre; that connection is idle from then on. If no connection waits for one, the new one waits
 // until a command is answered.
 type connections struct {
@@ -225,8 +225,9 @@ type connections struct {
 
 	open map[net.Conn]*connection
 
-	// waitedAt is when one had waited for its place last, and with it those behind it; zero: none has.
-	waitedAt time.Time
+	// fullFrom is since when each newcomer has had to wait; zero: the last one did not. waitedAt is when one had waited
+	// last, and with it those behind it; zero: none has. Only add uses them.
+	fullFrom, waitedAt time.Time
 }
 
 // connection is one connection. It counts as idle while it is not busy.
@@ -271,22 +272,25 @@ func (c *connection) asked() (came, due time.Time) {
 
 // add waits until there is room for a connection, and adds it.
 func (l *connections) add(c net.Conn) *connection {
-	began, waits := time.Now(), false
-	for !l.makeRoom(time.Since(began)) {
-		time.Sleep(10 * time.Millisecond)
-		waits = true
+	if l.makeRoom(0) {
+		l.fullFrom = time.Time{}
+	} else {
+		if l.fullFrom.IsZero() {
+			l.fullFrom = time.Now()
+		}
+		const again = 10 * time.Millisecond
+		for time.Sleep(again); !l.makeRoom(time.Since(l.fullFrom)); time.Sleep(again) {
+		}
+		l.waitedAt = time.Now()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if waits {
-		l.waitedAt = time.Now()
-	}
 	l.open[c] = &connection{Conn: c, list: l, usedAt: time.Now(), freeAt: l.waitedAt}
 	return l.open[c]
 }
 
-// makeRoom reports whether there is room for one more connection, which has waited so long. If there is none it closes
-// a connection, or ends a wait so that it can soon close one.
+// makeRoom reports whether there is room for one more connection, where newcomers have waited so long. If there is none
+// it closes a connection, or ends a wait so that it can soon close one.
 func (l *connections) makeRoom(waited time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -301,7 +305,10 @@ func (l *connections) makeRoom(waited time.Duration) bool {
 			waiting = c
 		}
 	}
-	if idle != nil && (waited >= yieldAfter || time.Since(idle.usedAt) >= closeAfter) {
+
+	// The answer behind a wait that has just ended is still being written.
+	yields := waited >= yieldAfter && idle != nil && idle.endWait == nil
+	if yields || (idle != nil && time.Since(idle.usedAt) >= closeAfter) {
 		// net/http notices, but a takeoff may still wait for its body
 		idle.madeWay = true
 		idle.Close()

@@ -405,6 +405,34 @@ func TestConnectionsThatNeverAskedAreClosedForNewOnes(t *testing.T) {
 	}
 }
 
+// The newcomer has waited for over yieldAfter by then.
+func TestAWaitThatMakesWayIsAnsweredBeforeItsConnectionIsClosed(t *testing.T) {
+	flyHTTP(t, simPX4, func(hf *httpFlight) {
+		hf.fly("hold")
+		hf.ignores()
+		p, _ := serve(hf.T, hf.handler, 1)
+		p.lag = 15 * time.Millisecond
+		waiter := p.connect()
+		waiter.send("POST", "/api/drone/mode", `{"mode":"rtl","wait":60}`)
+		time.Sleep(100 * time.Millisecond)
+		late := p.connect()
+		answered := make(chan error, 1)
+		go func() {
+			late.send("GET", "/api/drone", "")
+			_, err := late.receive("GET")
+			answered <- err
+		}()
+		time.Sleep(yieldAfter + 100*time.Millisecond)
+		hf.obey()
+		if _, err := waiter.receive("POST"); err != nil {
+			hf.Errorf("a command was carried out and never answered: %v", err)
+		}
+		if err := <-answered; err != nil {
+			hf.Error(err)
+		}
+	})
+}
+
 // Clients that poll without a pause leave no connection idle for closeAfter.
 func TestANewClientHasAPlaceThoughAllOthersPollWithoutAPause(t *testing.T) {
 	atFull(t, 4, func(t *testing.T, p *pipes, open []*wire) {
@@ -423,6 +451,8 @@ func TestANewClientHasAPlaceThoughAllOthersPollWithoutAPause(t *testing.T) {
 		}
 		p.connect().ask("POST", "/api/drone/land", "").want(t, 503, "offline")
 		lineEqual(t, "time until the answer", time.Since(began), yieldAfter)
+		p.connect().ask("POST", "/api/drone/land", "").want(t, 503, "offline")
+		lineEqual(t, "time until the next one's", time.Since(began), yieldAfter+10*time.Millisecond)
 		polling.Wait()
 	})
 }
