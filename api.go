@@ -304,9 +304,11 @@ func (a *api) doRequest(
 ) response {
 	var wait *float64
 	patience := time.Duration(0)
-	if req.enters(ModeTakeoff) {
+	if req.enters(ModeTakeoff) && !lengthGiven(r) {
 		patience = lostBody
 	}
+
+	// Where a body may still follow the request came before the wait for it.
 	req.came, req.due = connOf(r).asked()
 	body, err := readFields(w, r, example, append(fields, field{"wait", &wait, 0, 600, "seconds", ""}), patience)
 	if err == nil {
@@ -319,7 +321,7 @@ func (a *api) doRequest(
 	}
 	log.Info("request")
 	began := time.Now()
-	if patience > 0 && !lengthGiven(r) {
+	if patience > 0 {
 		// Until then its body might have come.
 		req.due = later(req.due, req.came.Add(patience))
 	} else {

@@ -35,7 +35,7 @@ func (d *drone) do(r request) (a answer, err error) {
 
 // arrive lets a request begin when it is its turn. What was heard since its last bytes came, before its client could
 // know of it, ends it: what ended everything, and a disarming what leads to an armed vehicle, a place or a stick mode.
-// So does a newer request that has begun before it, unless it makes the drone safe.
+// A newer request that has begun before it supersedes it, unless it only makes the drone safe.
 func (d *drone) arrive(w waiter, t *task) {
 	c, r := d.cmd, t.request
 	d.awaitTurn(w, r.came, r.due)

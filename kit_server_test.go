@@ -200,6 +200,17 @@ func (p *pipes) connect() *wire {
 	return &wire{p.test, client, bufio.NewReader(client)}
 }
 
+// asks connects, and asks for something that is answered at once; the channel gets how that ended.
+func (p *pipes) asks() <-chan error {
+	w, answered := p.connect(), make(chan error, 1)
+	go func() {
+		w.send("GET", "/api/drone", "")
+		_, err := w.receive("GET")
+		answered <- err
+	}()
+	return answered
+}
+
 // laggard is a connection that is slow to write.
 type laggard struct {
 	net.Conn

@@ -359,13 +359,7 @@ func TestTheFullServerAcceptsAgainWhenAPlaceIsFree(t *testing.T) {
 			lander := p.connect()
 			lander.send("POST", "/api/drone/land", "")
 			time.Sleep(100 * time.Millisecond) // the vehicle has the command
-			late := p.connect()
-			answered := make(chan error, 1)
-			go func() {
-				late.send("GET", "/api/drone", "")
-				_, err := late.receive("GET")
-				answered <- err
-			}()
+			answered := p.asks()
 			time.Sleep(time.Second)
 			if len(answered) > 0 {
 				hf.Fatal("answered without a free place")
@@ -415,13 +409,7 @@ func TestAWaitThatMakesWayIsAnsweredBeforeItsConnectionIsClosed(t *testing.T) {
 		waiter := p.connect()
 		waiter.send("POST", "/api/drone/mode", `{"mode":"rtl","wait":60}`)
 		time.Sleep(100 * time.Millisecond)
-		late := p.connect()
-		answered := make(chan error, 1)
-		go func() {
-			late.send("GET", "/api/drone", "")
-			_, err := late.receive("GET")
-			answered <- err
-		}()
+		answered := p.asks()
 		time.Sleep(yieldAfter + 100*time.Millisecond)
 		hf.obey()
 		if _, err := waiter.receive("POST"); err != nil {
